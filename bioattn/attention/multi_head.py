@@ -78,13 +78,13 @@ class MultiHeadAttention(nn.Module):
         self,
         *,
         query_channels: int,
-        key_channels: int,
-        value_channels: int,
         output_channels: int | None,
         num_heads: int,
         head_channels: int,
-        score: AttentionScore,
         site: AttentionSite,
+        key_channels: int | None = None,
+        value_channels: int | None = None,
+        score: AttentionScore = AttentionScore.DOT,
         uniform: bool = False,
         first_gain: float = 1.0,
         rotary: bool = False,
@@ -92,7 +92,9 @@ class MultiHeadAttention(nn.Module):
         key_bias: bool = False,
         normalised: bool = False,
     ) -> None:
-        """output_channels: None for values that are single numbers, one per head and key: the heads' sums are
+        """key_channels, value_channels: None for as many as those of queries.
+
+        output_channels: None for values that are single numbers, one per head and key: the heads' sums are
         returned as they are.
 
         `uniform` gives all keys equal weight: the control that attention must beat.
@@ -115,6 +117,7 @@ class MultiHeadAttention(nn.Module):
         self.num_heads = num_heads
         self.site = site
         hidden = num_heads * head_channels
+        key_channels, value_channels = key_channels or query_channels, value_channels or query_channels
         self.project_query = nn.Linear(query_channels, hidden)
         self.project_key = nn.Linear(key_channels, hidden, bias=key_bias)
         self.project_value = nn.Linear(value_channels, num_heads if output_channels is None else hidden)
@@ -254,12 +257,9 @@ class TransformerLayer(nn.Module):
     ) -> MultiHeadAttention:
         return MultiHeadAttention(
             query_channels=channels,
-            key_channels=channels,
-            value_channels=channels,
             output_channels=channels,
             num_heads=site.num_heads,
             head_channels=head_channels,
-            score=AttentionScore.DOT,
             site=site,
             rotary=rotary,
         )

@@ -92,6 +92,17 @@ class AttentionSite:
     contributes: Contribution = Contribution.NONE
     """How it is known what a key adds to the prediction."""
 
+    @classmethod
+    def of_ragged(cls, name: str, heads: int, queries: str, keys: str) -> "AttentionSite":
+        """queries, keys: columns with the lengths of its axes; the singular is what their places are."""
+        axes = (
+            Axis("sample"),
+            Axis("head", size=heads),
+            Axis("query", queries.removesuffix("s"), lengths=queries),
+            Axis("key", keys.removesuffix("s"), lengths=keys),
+        )
+        return cls(name=name, axes=axes, heads=tuple(range(heads)))
+
     @property
     def num_heads(self) -> int:
         """Attention heads."""

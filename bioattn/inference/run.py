@@ -405,7 +405,7 @@ def write_attention_file(
     work: Work,
     layout: FileLayout,
     *,
-    smaller: str,
+    smaller: str = "choose fewer --sites or --heads, --samples, or --reduce",
     about: str = "attention",
     of_each: str = "",
     **deciding: Any,

@@ -16,7 +16,6 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bioattn.attention.choices import AttentionScore
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import attention_weights
 from bioattn.attention.score import DotScore
@@ -206,22 +205,10 @@ class _GraphAttentionLayer(nn.Module):
         self.norm = nn.LayerNorm(channels)
         self.attention = MultiHeadAttention(
             query_channels=channels,
-            key_channels=channels,
-            value_channels=channels,
             output_channels=channels,
             num_heads=heads,
             head_channels=channels // heads,
-            score=AttentionScore.DOT,
-            site=AttentionSite(
-                name=f"molecule.bonds.{number}",
-                axes=(
-                    Axis("sample"),
-                    Axis("head", size=heads),
-                    Axis("query", "atom", lengths=ATOMS),
-                    Axis("key", "atom", lengths=ATOMS),
-                ),
-                heads=tuple(range(heads)),
-            ),
+            site=AttentionSite.of_ragged(f"molecule.bonds.{number}", heads, ATOMS, ATOMS),
         )
         self.bond_bias = nn.Embedding(BOND_CODES + 1, heads)
         self.bond_values = nn.Linear(BOND_CODES, channels, bias=False)

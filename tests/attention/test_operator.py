@@ -179,7 +179,6 @@ def test_a_sink_takes_part_but_is_not_handed_on():
         output_channels=8,
         num_heads=2,
         head_channels=4,
-        score=AttentionScore.DOT,
         site=site,
     )
     torch.nn.init.normal_(attention.sink_key_HD)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.attention.choices import AttentionScore, PositionEncoding
+from bioattn.attention.choices import PositionEncoding
 from bioattn.attention.multi_head import MultiHeadAttention, TransformerLayer
 from bioattn.attention.position import AddedPositions, rotated
 from tests.result_files import Heard, plain_site
@@ -58,12 +58,9 @@ def self_attention(*, rotary, null_key=False):
     torch.manual_seed(1)
     return MultiHeadAttention(
         query_channels=CHANNELS,
-        key_channels=CHANNELS,
-        value_channels=CHANNELS,
         output_channels=CHANNELS,
         num_heads=2,
         head_channels=4,
-        score=AttentionScore.DOT,
         site=plain_site(2, "test.self", null_key=null_key),
         rotary=rotary,
         first_gain=3.0,

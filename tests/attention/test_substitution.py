@@ -74,12 +74,9 @@ def test_a_sinks_weight_is_the_last_and_uses_no_value():
     torch.manual_seed(0)
     layer = MultiHeadAttention(
         query_channels=8,
-        key_channels=8,
-        value_channels=8,
         output_channels=8,
         num_heads=HEADS,
         head_channels=4,
-        score=AttentionScore.DOT,
         site=site,
     )
     key = torch.randn(BATCH, KEYS, 8)

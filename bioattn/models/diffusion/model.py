@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from bioattn.attention.choices import AttentionScore
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis, Tile
 from bioattn.choices import Noise
@@ -179,7 +178,6 @@ class Stage(nn.Module):
                 output_channels=channels,
                 num_heads=config.num_heads,
                 head_channels=config.head_channels,
-                score=AttentionScore.DOT,
                 site=site,
                 first_gain=1.7,
             )

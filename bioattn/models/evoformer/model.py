@@ -18,10 +18,10 @@ from bioattn.models.evoformer.embedders import (
     TemplateEmbedder,
 )
 from bioattn.models.evoformer.heads import (
-    AlignedErrorHead,
-    DistogramHead,
-    ExperimentallyResolvedHead,
-    MaskedMsaHead,
+    NUM_ALIGNED_ERROR_BINS,
+    NUM_ATOMS,
+    NUM_MSA_CLASSES,
+    LinearHead,
     PlddtHead,
 )
 from bioattn.models.evoformer.inputs import ModelInputs
@@ -79,12 +79,17 @@ class EvoformerModel(nn.Module):
         self.extra_msa_stack = ExtraMsaStack(config) if config.num_extra_msa_blocks else None
         self.evoformer = EvoformerStack(config)
         self.structure_module = StructureModule(structure, single, pair) if structure else None
-        self.distogram_head = DistogramHead(pair, config.distogram_bins) if config.distogram_bins else None
-        self.masked_msa_head = MaskedMsaHead(config.msa_channels) if config.masked_msa_head else None
+        bins = config.distogram_bins
+        self.distogram_head = LinearHead("pair", pair, bins, symmetric=True) if bins else None
+        self.masked_msa_head = (
+            LinearHead("msa", config.msa_channels, NUM_MSA_CLASSES) if config.masked_msa_head else None
+        )
         self.plddt_head = PlddtHead(single, config.plddt_channels) if structure else None
-        self.aligned_error_head = AlignedErrorHead(pair) if config.aligned_error_head else None
+        self.aligned_error_head = (
+            LinearHead("pair", pair, NUM_ALIGNED_ERROR_BINS) if config.aligned_error_head else None
+        )
         self.experimentally_resolved_head = (
-            ExperimentallyResolvedHead(single) if config.experimentally_resolved_head else None
+            LinearHead("single", single, NUM_ATOMS) if config.experimentally_resolved_head else None
         )
 
     def forward(

@@ -219,12 +219,37 @@ def compile_blocks(model: nn.Module, wanted: Compile, device: torch.device, cell
     return chosen
 
 
-class EvoformerStack(nn.Module):
+class Stack(nn.Module):
+    """Blocks, one after another."""
+
+    def __init__(self, config: EvoformerConfig, num_blocks: int, *, extra_msa: bool = False) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            EvoformerBlock(config, number, extra_msa=extra_msa) for number in range(num_blocks)
+        )
+
+    def run(
+        self, msa_SRC: Tensor, pair_RRC: Tensor, msa_mask_SR: Tensor, pair_mask_RR: Tensor, recompute: bool
+    ) -> tuple[Tensor, Tensor]:
+        """MSA (S, R, C) and pair (R, R, C) representations; masks: 1 = keep, 0 = masked.
+
+        Without autograd the given representations are updated in place. With autograd and `recompute` only the
+        inputs of each block are kept, and the backward pass runs each block again (activation checkpointing).
+        """
+        masks = unless_full(msa_mask_SR), unless_full(pair_mask_RR)
+        for block in self.blocks:
+            if recompute and torch.is_grad_enabled():
+                msa_SRC, pair_RRC = checkpoint(block, msa_SRC, pair_RRC, *masks, use_reentrant=False)
+            else:
+                msa_SRC, pair_RRC = block(msa_SRC, pair_RRC, *masks)
+        return msa_SRC, pair_RRC
+
+
+class EvoformerStack(Stack):
     """All blocks, and the single representation: a projection of the MSA's first row."""
 
     def __init__(self, config: EvoformerConfig) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(EvoformerBlock(config, i) for i in range(config.num_blocks))
+        super().__init__(config, config.num_blocks)
         self.project_single = linear(config.msa_channels, config.single_channels)
 
     def forward(
@@ -236,60 +261,22 @@ class EvoformerStack(nn.Module):
         *,
         recompute: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """MSA (S, R, C), pair (R, R, C) and single (R, C) representations; masks: 1 = keep, 0 = masked.
-
-        Without autograd the given representations are updated in place. With autograd and `recompute` only the
-        inputs of each block are kept, and the backward pass runs each block again (activation checkpointing).
-        """
-        masks = unless_full(msa_mask_SR), unless_full(pair_mask_RR)
-        for block in self.blocks:
-            msa_SRC, pair_RRC = run_block(block, msa_SRC, pair_RRC, *masks, recompute)
+        """MSA, pair and single (R, C) representations, as `run`."""
+        msa_SRC, pair_RRC = self.run(msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, recompute)
         single: Tensor = self.project_single(msa_SRC[0])
         return msa_SRC, pair_RRC, single.to(msa_SRC.dtype)
 
 
-def run_block(
-    block: nn.Module,
-    msa_SRC: Tensor,
-    pair_RRC: Tensor,
-    msa_mask_SR: Tensor | None,
-    pair_mask_RR: Tensor | None,
-    recompute: bool,
-) -> tuple[Tensor, Tensor]:
-    """Run one block; with `recompute`, where gradients are wanted, without keeping its intermediates."""
-    states: tuple[Tensor, Tensor]
-    if recompute and torch.is_grad_enabled():
-        states = checkpoint(block, msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, use_reentrant=False)
-    else:
-        states = block(msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR)
-    return states
-
-
-class ExtraMsaStack(nn.Module):
+class ExtraMsaStack(Stack):
     """Brings what many more sequences say into the pair representation; the extra MSA itself is dropped after."""
 
     def __init__(self, config: EvoformerConfig) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(
-            EvoformerBlock(config, i, extra_msa=True) for i in range(config.num_extra_msa_blocks)
-        )
+        super().__init__(config, config.num_extra_msa_blocks, extra_msa=True)
 
-    def forward(
-        self,
-        extra_msa_SRC: Tensor,
-        pair_RRC: Tensor,
-        extra_msa_mask_SR: Tensor,
-        pair_mask_RR: Tensor,
-        *,
-        recompute: bool = False,
-    ) -> Tensor:
-        """The pair representation (R, R, C); masks: 1 = keep, 0 = masked.
+    def forward(self, *given: Tensor, recompute: bool = False) -> Tensor:
+        """The pair representation, of what `run` is given.
 
-        Without autograd the given representations are updated in place. S must not be 0: an alignment without
-        extra rows has one masked row, because the outer product mean then adds bias / 1e-3 to every pair, which
-        the published parameters expect. `recompute` as in the Evoformer stack.
+        S must not be 0: an alignment without extra rows has one masked row, because the outer product mean then
+        adds bias / 1e-3 to every pair, which the published parameters expect.
         """
-        masks = unless_full(extra_msa_mask_SR), unless_full(pair_mask_RR)
-        for block in self.blocks:
-            extra_msa_SRC, pair_RRC = run_block(block, extra_msa_SRC, pair_RRC, *masks, recompute)
-        return pair_RRC
+        return self.run(*given, recompute)[1]

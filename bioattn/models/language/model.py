@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from bioattn.attention.choices import AttentionScore, PositionEncoding
+from bioattn.attention.choices import PositionEncoding
 from bioattn.attention.multi_head import KeysAndValues, MultiHeadAttention
 from bioattn.attention.position import AddedPositions, RelativePositions, sloping_bias
-from bioattn.attention.site import AttentionSite, Axis
+from bioattn.attention.site import AttentionSite
 from bioattn.models.language.config import Activation, FineTuned, LanguageModelConfig, Norm, Output, Shape
 from bioattn.models.language.layers import PrecedingTokens, Readout, add_adapters, merge_adapters
 from bioattn.sequences.choices import Alphabet
@@ -341,25 +341,12 @@ def _attention(
     config: LanguageModelConfig, name: str, queries: str, keys: str, *, rotary: bool
 ) -> MultiHeadAttention:
     """A layer whose site has this name. queries, keys: columns with the lengths of its axes."""
-    site = AttentionSite(
-        name=name,
-        axes=(
-            Axis("sample"),
-            Axis("head", size=config.num_heads),
-            Axis("query", queries.removesuffix("s"), lengths=queries),
-            Axis("key", keys.removesuffix("s"), lengths=keys),
-        ),
-        heads=tuple(range(config.num_heads)),
-    )
     return MultiHeadAttention(
         query_channels=config.channels,
-        key_channels=config.channels,
-        value_channels=config.channels,
         output_channels=config.channels,
         num_heads=config.num_heads,
         head_channels=config.head_channels,
-        score=AttentionScore.DOT,
-        site=site,
+        site=AttentionSite.of_ragged(name, config.num_heads, queries, keys),
         rotary=rotary,
         frequencies=config.form.frequencies,
         key_bias=config.form.key_bias,

@@ -257,8 +257,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     loaded = load_molecule_model(settings.model, running.device(settings.device, settings.threads))
     options = settings.options()
     work, layout = _maps(loaded, settings.sequences, options, settings.batch_size, running.progress)
-    smaller = "choose fewer --sites or --heads, --samples, or --reduce"
-    return write_attention_file(settings, running, work, layout, smaller=smaller)
+    return write_attention_file(settings, running, work, layout)
 
 
 def run(settings: MoleculeRun, running: Running) -> RunReport:

@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention, TransformerLayer
-from bioattn.attention.site import AttentionSite, Axis
+from bioattn.attention.site import AttentionSite
 from bioattn.models.translation.family import Architecture, Cell, Encoder, TranslationModelConfig
 from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS, Recurrence, State
 from bioattn.models.translation.turing import TuringMachine, slots_of
@@ -125,13 +125,13 @@ class RecurrentTranslator(nn.Module):
         if config.architecture is Architecture.RECURRENT_ATTENTION:
             self.attention = MultiHeadAttention(
                 query_channels=channels,
-                key_channels=channels,
-                value_channels=channels,
                 output_channels=channels,
                 num_heads=config.num_heads,
                 head_channels=channels // config.num_heads,
                 score=config.score,
-                site=_site("translation.source", config, TARGET_TOKENS, SOURCE_TOKENS),
+                site=AttentionSite.of_ragged(
+                    "translation.source", config.num_heads, TARGET_TOKENS, SOURCE_TOKENS
+                ),
             )
             if config.reach:
                 self.distances = Distances(config.num_heads, config.reach, of_source=True)
@@ -187,12 +187,17 @@ class TransformerTranslator(nn.Module):
         super().__init__()
 
         def layer(stack: str, number: int, own: str) -> TransformerLayer:
-            source = _site(f"translation.source.{number}", config, TARGET_TOKENS, SOURCE_TOKENS)
+            heads = config.num_heads
+            source = f"translation.source.{number}"
             return TransformerLayer(
                 channels=config.channels,
                 head_channels=config.channels // config.num_heads,
-                site=_site(f"translation.{stack}.{number}", config, own, own),
-                source_site=source if stack == "decoder" else None,
+                site=AttentionSite.of_ragged(f"translation.{stack}.{number}", heads, own, own),
+                source_site=(
+                    AttentionSite.of_ragged(source, heads, TARGET_TOKENS, SOURCE_TOKENS)
+                    if stack == "decoder"
+                    else None
+                ),
                 dropout=config.dropout,
             )
 
@@ -327,20 +332,6 @@ class Ensemble(Translator):
             ]
         )
         return logs_MBTV.logsumexp(0) - math.log(len(logs_MBTV))
-
-
-def _site(name: str, config: TranslationModelConfig, queries: str, keys: str) -> AttentionSite:
-    """queries, keys: columns with the lengths of its axes."""
-    return AttentionSite(
-        name=name,
-        axes=(
-            Axis("sample"),
-            Axis("head", size=config.num_heads),
-            Axis("query", queries.removesuffix("s"), lengths=queries),
-            Axis("key", keys.removesuffix("s"), lengths=keys),
-        ),
-        heads=tuple(range(config.num_heads)),
-    )
 
 
 def _mask(known_BS: Tensor) -> Tensor | None:

@@ -273,7 +273,6 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
         running,
         work,
         layout,
-        smaller="choose fewer --sites or --heads, --samples, or --reduce",
         targets=[pair.target.tolist() for pair in pairs.values()],
     )
     if settings.targets is not None:

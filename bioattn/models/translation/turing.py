@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bioattn.attention.capture import hand_over, substituted
 from bioattn.attention.operator import attention_weights
 from bioattn.attention.score import CosineScore
-from bioattn.attention.site import AttentionSite, Axis, Tile
+from bioattn.attention.site import AttentionSite, Tile
 from bioattn.models.translation.family import TranslationModelConfig
 from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS, Recurrence, State
 
@@ -63,15 +63,8 @@ class TuringMachine(nn.Module):
         self.empty_D = nn.Parameter(torch.empty(self.width).uniform_(-1, 1) / self.width**0.5)
         self.start_H = [-of_source for of_source, _ in moves]
         self.sites = {
-            (deed, steps): AttentionSite(
-                name=f"translation.{deed}.{steps.partition('_')[0]}",
-                axes=(
-                    Axis("sample"),
-                    Axis("head", size=number),
-                    Axis("query", steps.removesuffix("s"), lengths=steps),
-                    Axis("key", "slot", lengths=SLOTS),
-                ),
-                heads=tuple(range(number)),
+            (deed, steps): AttentionSite.of_ragged(
+                f"translation.{deed}.{steps.partition('_')[0]}", number, steps, SLOTS
             )
             for steps in (SOURCE_TOKENS, TARGET_TOKENS)
             for deed, number in (("read", self.reads), ("write", 1))

@@ -70,10 +70,8 @@ BROKEN_ADAPTERS: dict[str, tuple[dict[str, object], Callable[[Arrays], object], 
     "dora": ({"use_dora": True}, lambda a: None, "use_dora is True"),
     "first values": ({"init_lora_weights": "pissa"}, lambda a: None, "init_lora_weights is 'pissa'"),
     "half": ({}, lambda a: a.popitem(), "lacks its other half"),
-    "no matrix": ({}, lambda a: a.update({"x.lora_A.weight": a[next(iter(a))]}), "lacks its other half"),
     "stranger": ({}, lambda a: a.update({"base_model.model.esm.x": torch.zeros(2)}), "no counterpart"),
     "shape": ({}, lambda a: a.update({n: torch.zeros(2, 5) for n in a if "lora_A" in n}), "do not fit"),
-    "one row": ({}, lambda a: a.update({n: torch.zeros(1, 2) for n in a if "lora_B" in n}), "do not fit"),
 }
 
 
