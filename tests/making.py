@@ -21,6 +21,14 @@ def bioattn(*words: object) -> int:
     return main([str(word) for word in words])
 
 
+def shaken(model: Any, spread: float = 0.3) -> Any:
+    """The model, of which every parameter counts: none is at the 0 that training begins with."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += spread * torch.randn_like(parameter)
+    return model.eval()
+
+
 def untrained_model(
     config: PromoterModelConfig,
     table: TreatmentTable,
@@ -36,9 +44,7 @@ def untrained_model(
     torch.manual_seed(seed)
     model = PromoterModel([config], vocabulary)
     if spread:
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter += spread * torch.randn_like(parameter)
+        shaken(model, spread)
     return LoadedPromoterModel(
         model=model.eval(),
         vocabulary=vocabulary,

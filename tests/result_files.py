@@ -109,6 +109,13 @@ class Heard:
     def weights(self):
         return [weights for _, weights, _ in self.received]
 
+    @property
+    def by_site(self):
+        """The weights of each call, by the name of the site."""
+        return {
+            site.name: [w for other, w, _ in self.received if other is site] for site, *_ in self.received
+        }
+
     def receive(self, site, weights, value_weighted, tile=None):
         self.received.append(
             (site, weights.clone(), None if value_weighted is None else value_weighted.clone())

@@ -20,11 +20,8 @@ from bioattn.alignments.rows import (
     rows_within_gaps,
 )
 from bioattn.alignments.weights import (
-    TileCounter,
     filter_order,
     non_redundant,
-    pack_codes,
-    pack_mask,
     sequence_weights,
 )
 from tests.alignments.conftest import random_family
@@ -181,22 +178,6 @@ def test_many_tiles_change_nothing(monkeypatch):
     assert non_redundant(msa_codes(residues), 0.7, order).tolist() == expected
 
 
-def test_thinning_by_eye():
-    rows = [
-        b"ACDEFGHIKL",
-        b"ACDEFGHIKL",  # as the query: out
-        b"ACDEFGHI--",  # the same where both have a residue: out
-        b"ACDEFGHIWW",  # two of ten differ: stays at 90 %, out at 70 %
-        b"WW------WW",  # four residues, two of them as in the row above, none as in the query
-    ]
-    residues = np.array([list(row) for row in rows], np.uint8)
-    order = filter_order(count_residues(msa_codes(residues)))
-    assert non_redundant(msa_codes(residues), 0.9, order).tolist() == [0, 3, 4]
-    assert non_redundant(msa_codes(residues), 0.7, order).tolist() == [0, 4]
-    assert non_redundant(msa_codes(residues), 0.4, order[order != 3]).tolist() == [0, 4]
-    assert non_redundant(msa_codes(residues), 1.0, order).tolist() == [0, 1, 2, 3, 4]
-
-
 def test_rows_without_a_common_column_stay_as_in_hhfilter(hhfilter):
     rows = "ACDEFGHIKLMN---- ------------PQRS --WY--------CCCC ACDE------------ --------GGGG----"
     residues = np.array([list(row.encode()) for row in rows.split()], np.uint8)
@@ -252,18 +233,6 @@ def test_many_tiles_and_threads_change_no_weight(monkeypatch):
     monkeypatch.setattr(weights, "_BLOCK", 16)
     assert sequence_weights(msa_codes(residues), 0.8, threads=1).tolist() == expected
     assert sequence_weights(msa_codes(residues), 0.8, threads=3).tolist() == expected
-
-
-def test_differences_where_both_have_a_residue():
-    random = np.random.default_rng(3)
-    codes, mask = random.integers(0, 32, (12, 130), np.uint8), random.random((12, 130)) < 0.6
-    packed, bits = pack_codes(codes), pack_mask(mask)
-    different, shared = TileCounter().differences_where_both(
-        packed[..., :5], packed[..., 5:], bits[:, :5], bits[:, 5:]
-    )
-    both = mask[:5, None] & mask[None, 5:]
-    assert shared.tolist() == both.sum(2).tolist()
-    assert different.tolist() == ((codes[:5, None] != codes[None, 5:]) & both).sum(2).tolist()
 
 
 RESIDUES = set("ACDEFGHIKLMNPQRSTVWY")

@@ -10,7 +10,8 @@ from bioattn.models.evoformer.embedders import distance_bins
 from bioattn.models.evoformer.heads import plddt, predicted_aligned_error, predicted_tm_score
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.model import EvoformerModel
-from tests.making import small_evoformer
+from tests.making import shaken, small_evoformer
+from tests.result_files import Heard
 
 SMALL = small_evoformer(
     transition_factor=2,
@@ -34,11 +35,7 @@ TRUNK = small_evoformer(
 def model_of(config, seed=0):
     """A model whose every parameter counts: none at the 0 that training begins with."""
     torch.manual_seed(seed)
-    model = EvoformerModel(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    return model.eval()
+    return shaken(EvoformerModel(config))
 
 
 def sample(config, rows=4, residues=7, extra=3, seed=0):
@@ -185,24 +182,13 @@ def test_autocast_rounds_the_stacks_only():
     assert 0 < error < 0.2
 
 
-class Recorder:
-    """A receiver that counts the calls of each site."""
-
-    def __init__(self):
-        self.calls = []
-
-    def receive(self, site, weights, value_weighted, tile=None):
-        if tile is None or tile.start == 0:
-            self.calls.append(site.name)
-
-
 @torch.no_grad()
 def test_every_attention_is_a_site():
-    recorder = Recorder()
+    recorder = Heard()
     with capture(["*"], recorder):
         model_of(SMALL)(sample(SMALL))
     layers = ["msa_row", "msa_column", "triangle_starting", "triangle_ending"]
-    assert recorder.calls == [
+    assert list(recorder.by_site) == [
         *(f"extra_msa.00.{layer}" for layer in ("msa_row", "msa_column_global", *layers[2:])),
         *(f"evoformer.{block:02d}.{layer}" for block in range(2) for layer in layers),
         *(f"structure.invariant_point.{layer}" for layer in range(2)),

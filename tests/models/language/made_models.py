@@ -14,6 +14,7 @@ from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.scoring import Score, Wanted, outputs
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import RESIDUES, SPECIAL
+from tests.making import shaken
 
 CONTEXT = 42
 TOKENS = len(SPECIAL) + len(RESIDUES)
@@ -35,11 +36,7 @@ def make_config(shape=Shape.ENCODER, **other):
 def make_model(shape, positions=PositionEncoding.ROTARY, *, seed=0, **other):
     """A small model whose logits differ."""
     torch.manual_seed(seed)
-    model = LanguageModel(make_config(shape, positions=positions, **other)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
-    return model
+    return shaken(LanguageModel(make_config(shape, positions=positions, **other)))
 
 
 def loaded_of(model):

@@ -15,7 +15,7 @@ from bioattn.models.language.config import Shape
 from bioattn.models.language.model import LanguageModel
 from bioattn.sequences.choices import Alphabet
 from bioattn.store.reader import open_attention
-from tests.making import bioattn
+from tests.making import bioattn, shaken
 from tests.models.language.made_models import make_model, saved
 
 FAMILIES = Path(__file__).parents[3] / "data" / "families"
@@ -27,10 +27,7 @@ def write_model(path, shape=Shape.ENCODER):
     """A model of proteins whose maps are far from uniform."""
     torch.manual_seed(1)
     config = replace(make_model(shape).config, alphabet=Alphabet.PROTEIN, context=80)
-    model = LanguageModel(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
+    model = shaken(LanguageModel(config))
     saved(path, model)
 
 

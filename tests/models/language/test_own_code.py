@@ -14,8 +14,9 @@ from bioattn.attention.capture import capture
 from bioattn.models.language.folder import load_language_model
 from bioattn.sequences.vocabulary import PAD
 from tests.making import bioattn
-from tests.models.language.test_published import Received, ids_of
+from tests.models.language.test_published import ids_of
 from tests.models.language.test_published_folders import CPU, Arrays
+from tests.result_files import Heard
 
 NT2 = {
     "model_type": "esm",
@@ -220,7 +221,7 @@ def test_models_with_code_of_their_own_are_read_by_their_weights(name: str, tmp_
         reference, sequences = nt2, ("GATTACA", "ACGT", "TTTTGGGGNCAC")
     loaded = load_language_model(folder, CPU)
     tokens_BL, ids_BL = ids_of(loaded, sequences)
-    received = Received()
+    received = Heard()
     with torch.no_grad(), capture(["*"], received):
         logits_BLV = loaded.model(tokens_BL)
     order = torch.from_numpy(loaded.vocabulary.order)
@@ -230,7 +231,7 @@ def test_models_with_code_of_their_own_are_read_by_their_weights(name: str, tmp_
         expected_LV, maps = reference(arrays, ids_BL[row, :length])
         assert (logits_BLV[row, :length, known] - expected_LV[:, order[known]]).abs().max() < 1e-5
         for number, weights in enumerate(maps):
-            found = received.maps[f"language.encoder.{number}"][row, :, :length, :length]
+            found = received.by_site[f"language.encoder.{number}"][0][row, :, :length, :length]
             assert (found - weights).abs().max() < 1e-5
     if name != "dnabert2":  # six letters are three words of two, N stands alone; no token ends a sequence
         assert [loaded.vocabulary.published.tokens[each] for each in ids_BL[1, :3]] == ["<cls>", "AC", "GT"]

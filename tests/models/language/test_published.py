@@ -28,8 +28,9 @@ from bioattn.models.language.source import read_tokens
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, MASK, PAD, SPECIAL, UNKNOWN
 from bioattn.store.reader import open_attention
-from tests.making import bioattn
+from tests.making import bioattn, shaken
 from tests.models.language.made_models import make_config, saved
+from tests.result_files import Heard
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 transformers = pytest.importorskip("transformers")
@@ -57,16 +58,6 @@ class Case(NamedTuple):
     theirs: nn.Module
     folder: Path
     loaded: LoadedLanguageModel
-
-
-class Received:
-    """Weights by site."""
-
-    def __init__(self):
-        self.maps: dict[str, torch.Tensor] = {}
-
-    def receive(self, site: Any, weights: torch.Tensor, *_: object):
-        self.maps[site.name] = weights.clone()
 
 
 def make_esm(**other: Any) -> nn.Module:
@@ -114,17 +105,19 @@ CASES = {
 }
 
 
+def published(folder: Path, theirs: nn.Module, tokens: str) -> nn.Module:
+    """The model, changed at random, and its new folder with these tokens."""
+    shaken(theirs, 0.1).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(tokens.split()))
+    return theirs
+
+
 @pytest.fixture(scope="module", params=CASES)
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     make, tokens = CASES[request.param]
     torch.manual_seed(0)
-    theirs = make().eval()
-    with torch.no_grad():
-        for parameter in theirs.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
     folder = tmp_path_factory.mktemp("published") / request.param
-    theirs.save_pretrained(folder)
-    (folder / "vocab.txt").write_text("\n".join(tokens.split()))
+    theirs = published(folder, make(), tokens)
     return Case(theirs, folder, load_language_model(folder, torch.device("cpu")))
 
 
@@ -157,7 +150,7 @@ def require_same(loaded: LoadedLanguageModel, theirs: nn.Module, sequences: tupl
             "decoder": "decoder_attentions",
             "source": "cross_attentions",
         }
-    received = Received()
+    received = Heard()
     with torch.no_grad():
         expected = theirs.eval()(**words, output_attentions=True)
         with capture(["*"], received):
@@ -174,9 +167,9 @@ def require_same(loaded: LoadedLanguageModel, theirs: nn.Module, sequences: tupl
     assert wanted.std() > 0.1
     assert (found[shown_BL] - wanted).abs().max() < 1e-5 * max(1.0, float(wanted.std()))
     maps = {f"{stack}.{n}": each for stack, name in stacks.items() for n, each in enumerate(expected[name])}
-    assert len(received.maps) == len(maps)
+    assert len(received.by_site) == len(maps)
     for name, weights in maps.items():
-        difference = (received.maps[f"language.{name}"] - weights).abs()
+        difference = (received.by_site[f"language.{name}"][0] - weights).abs()
         assert (difference * shown_BL[:, None, :, None]).max() < 1e-5
 
 
@@ -372,10 +365,7 @@ def test_our_models_give_the_same_logits_in_transformers(shape: str, positions: 
     torch.manual_seed(1)
     sizes = {"channels": 32, "hidden_channels": 48, "alphabet": Alphabet.PROTEIN}
     config = make_config(Shape(shape), positions=PositionEncoding(positions), **sizes)
-    model = LanguageModel(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
+    model = shaken(LanguageModel(config), 0.2)
     folder, output = tmp_path / "model", tmp_path / "published"
     saved(folder, model)
     assert bioattn("export", "parameters", folder, "-o", output) == 0

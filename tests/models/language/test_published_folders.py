@@ -35,6 +35,7 @@ from tests.models.language.test_published import (
     make_esm,
     make_gpt2,
     make_t5,
+    published,
     require_same,
 )
 
@@ -65,12 +66,7 @@ def made(folder: Path, kind: str, build: Callable[..., nn.Module] | None = None,
     make, tokens = MADE[kind]
     torch.manual_seed(0)
     theirs = make(**other)
-    theirs = build(theirs.config) if build else theirs
-    with torch.no_grad():
-        for parameter in theirs.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
-    theirs.save_pretrained(folder)
-    (folder / "vocab.txt").write_text("\n".join(tokens.split()))
+    published(folder, build(theirs.config) if build else theirs, tokens)
     return folder
 
 

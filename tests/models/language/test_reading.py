@@ -14,7 +14,7 @@ from bioattn.models.language.file_kinds import read_embeddings
 from bioattn.models.language.folder import load_language_model
 from bioattn.sequences.vocabulary import MASK, UNKNOWN
 from tests.making import bioattn as command
-from tests.models.language.test_published import CASES, PROTEINS
+from tests.models.language.test_published import CASES, PROTEINS, published
 
 PROTEIN = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEV"
 NAMED = {f"p{number}": each for number, each in enumerate([*PROTEINS, PROTEIN[3:], "MK", PROTEIN])}
@@ -25,13 +25,8 @@ def case(request, tmp_path_factory):
     """Rotary, absolute and (left to right) absolute positions, and biases of distances."""
     make, tokens = CASES[request.param]
     torch.manual_seed(1)
-    theirs = make().eval()
-    with torch.no_grad():
-        for parameter in theirs.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
     folder = tmp_path_factory.mktemp("reading") / request.param
-    theirs.save_pretrained(folder)
-    (folder / "vocab.txt").write_text("\n".join(tokens.split()))
+    theirs = published(folder, make(), tokens)
     (folder.parent / "s.fa").write_text("".join(f">{name}\n{each}\n" for name, each in NAMED.items()))
     return theirs, folder, bioattn.load_model(folder, device="cpu", threads=1)
 

@@ -20,6 +20,7 @@ from bioattn.molecules.similarity import (
     packed_bits,
     tanimoto,
 )
+from tests.result_files import Heard
 
 SMALL = {
     "gaussian_process": False,
@@ -54,16 +55,6 @@ def shuffled(molecule, order):
     bonds = molecule.bonds.copy()
     bonds[:, :2] = place[bonds[:, :2].astype(int)]
     return molecule._replace(atoms=molecule.atoms[order], bonds=bonds)
-
-
-class Heard:
-    """Keeps what a pass hands over."""
-
-    def __init__(self):
-        self.weights = {}
-
-    def receive(self, site, weights, value_weighted, tile=None):
-        self.weights[site.name] = weights.numpy()
 
 
 def model_of(encoder, **changes):
@@ -133,13 +124,13 @@ def test_order_and_padding_change_nothing_and_contributions_add_up(encoder):
         near = np.eye(9, dtype=bool)
         first, second = molecule.bonds[:, :2].T.astype(int)
         near[first, second] = near[second, first] = True
-        weights_HAA = heard.weights["molecule.bonds.1"][0, :, :9, :9]
+        weights_HAA = heard.by_site["molecule.bonds.1"][0][0, :, :9, :9]
         assert (weights_HAA[:, ~near] == 0).all()
         assert (weights_HAA[:, near] > 0).all()
-        np.testing.assert_allclose(heard.weights["molecule.atoms"][0].sum(-1), 1, atol=1e-6)
-        assert not heard.weights["molecule.atoms"][0, ..., 9:].any()
+        np.testing.assert_allclose(heard.by_site["molecule.atoms"][0][0].sum(-1), 1, atol=1e-6)
+        assert not heard.by_site["molecule.atoms"][0][0, ..., 9:].any()
     else:
-        np.testing.assert_allclose(heard.weights["molecule.slots"].sum(-1), 1, atol=1e-6)
+        np.testing.assert_allclose(heard.by_site["molecule.slots"][0].sum(-1), 1, atol=1e-6)
 
 
 def test_contributions_with_a_hidden_layer_are_differences():

@@ -15,6 +15,7 @@ from bioattn.models.translation.model import STEEPNESS, Distances, Translator
 from bioattn.sequences.choices import PairAlphabet
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, SPECIAL
 from bioattn.store.schema import AttentionOptions
+from tests.making import shaken
 
 VARIANTS = [
     {"architecture": Architecture.RECURRENT},
@@ -40,11 +41,7 @@ def model(request):
     config = TranslationModelConfig(
         **{"channels": 16, "num_heads": 2, "reach": 2, **alphabets, **request.param}
     )
-    model = Translator(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
-    return model
+    return shaken(Translator(config))
 
 
 def tokens(rows, length, highest, seed=0):
@@ -139,9 +136,7 @@ def test_heads_address_slots_as_a_plain_loop_does():
         slot_channels=3,
     )
     torch.manual_seed(0)
-    machine = Translator(config).body
-    for parameter in machine.parameters():
-        parameter += torch.randn_like(parameter)
+    machine = shaken(Translator(config).body, 1)
     source_BSC, slots = torch.randn(1, 3, 8), 7
     receiver = BatchReceiver(AttentionOptions())
     with capture(["*.source"], receiver):

@@ -14,6 +14,7 @@ from bioattn.models.evoformer.structure_module import (
     StructureModule,
     rotation_from_quaternion,
 )
+from tests.result_files import Heard
 
 CONFIG = StructureModuleConfig(
     num_layers=3, num_heads=2, head_channels=3, num_query_points=2, num_value_points=3, angle_channels=6
@@ -141,16 +142,6 @@ def plain_attention(module, single, pair, frames, mask):
     return project("project_output", rows), weights
 
 
-class Recorder:
-    """A sink that keeps the weights of each site."""
-
-    def __init__(self):
-        self.weights = {}
-
-    def receive(self, site, weights, value_weighted, tile=None):
-        self.weights[site.name] = weights
-
-
 @pytest.fixture
 def attention():
     return filled(InvariantPointAttention(CONFIG, SINGLE, PAIR)).double()
@@ -162,12 +153,12 @@ def test_attention_equals_plain_loops(attention, mask):
     single, pair = inputs(residues)
     where = frames(residues)
     site = StructureModule(CONFIG, SINGLE, PAIR).sites[2]
-    recorder = Recorder()
+    recorder = Heard()
     with capture(["structure.invariant_point.2"], recorder), torch.no_grad():
         update = attention(single, pair, where, torch.tensor(mask, dtype=torch.float64), site)
     expected, weights = plain_attention(attention, single.numpy(), pair.numpy(), where, mask)
     np.testing.assert_allclose(update, expected, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(recorder.weights[site.name], weights, atol=1e-6)
+    np.testing.assert_allclose(recorder.by_site[site.name][0], weights, atol=1e-6)
 
 
 def test_moving_the_whole_protein_changes_nothing(attention):
