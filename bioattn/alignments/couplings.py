@@ -120,19 +120,6 @@ def mean_field_norms(
     return _inverse_norms(mixed_RA, pairs, pseudocount, 0, 1 / NUM_STATES, NUM_STATES)
 
 
-def shrunk_inverse_norms(
-    single_RA: NDArray[np.float64], pairs: NDArray[np.float32], *, shrinkage: float
-) -> NDArray[np.float64]:
-    """Frobenius norms (R, R) of the inverse covariance, shrunk towards its mean variance; without gaps or APC.
-
-    `shrinkage` in (0, 1] is the share of the target, mean variance × identity (Ledoit & Wolf 2004), of all 21
-    states. As the PSICOV (Jones et al. 2012) and trRosetta features do.
-
-    single_RA, pairs: of `pair_frequencies`.
-    """
-    return _inverse_norms(single_RA, pairs, 0, shrinkage, 0, NUM_STATES - 1)
-
-
 def _inverse_norms(
     single_RA: NDArray[np.float64],
     pairs: NDArray[np.float32],
@@ -143,7 +130,8 @@ def _inverse_norms(
 ) -> NDArray[np.float64]:
     """Norms of blocks of the inverse of a covariance, over the first `kept` states of each column.
 
-    single_RA: with pseudocount. ones: what is added to all covariances within a column.
+    single_RA: with pseudocount. shrinkage: share of mean variance × identity (Ledoit & Wolf 2004). ones: what is
+    added to all covariances within a column.
     """
     columns = len(single_RA)
     flat = single_RA.ravel()
@@ -179,7 +167,8 @@ def _blocks(columns: int) -> list[slice]:
 FEATURE_NAMES = ("mean-field couplings", "mutual information", "shrunk inverse covariance")
 """What the channels of `covariance_features` are."""
 FEATURE_SHRINKAGE = 0.1
-"""How far the covariance is shrunk for the last of them."""
+"""How far the covariance is shrunk for the last of them, which leaves gaps out, as PSICOV (Jones et al. 2012) and
+trRosetta do."""
 
 
 def covariance_features(
@@ -193,7 +182,7 @@ def covariance_features(
     maps = (
         mean_field_norms(*frequencies),
         mutual_information(*frequencies, pseudocount=LIGHT_PSEUDOCOUNT),
-        shrunk_inverse_norms(*frequencies, shrinkage=FEATURE_SHRINKAGE),
+        _inverse_norms(*frequencies, 0, FEATURE_SHRINKAGE, 0, NUM_STATES - 1),
     )
     features = np.stack([average_product_correction(each) for each in maps], axis=-1)
     pairs = max(1, len(features) * (len(features) - 1))

@@ -203,10 +203,12 @@ def matrix_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> list[Motif]:
                 f"{', '.join(map(str, sorted(widths))) or 'no'} counts; a motif has a row for each of A, C, G, T "
                 "(JASPAR), or one of four counts for each position (HOMER)"
             )
-    return [
-        _from_matrix(path, matrix, by)
-        for matrix, by in zip(matrices, _by_position(path, matrices), strict=True)
-    ]
+    motifs = []
+    for matrix, by_position in zip(matrices, _by_position(path, matrices), strict=True):
+        counts = np.array(matrix.rows)
+        counts = counts if by_position else counts.T
+        motifs.append(_from_positions(path, matrix.line, matrix.name, matrix.alternative, counts))
+    return motifs
 
 
 def _headed(path: Path, number: int, line: str) -> _Matrix:
@@ -232,13 +234,6 @@ def _by_position(path: Path, matrices: Sequence[_Matrix]) -> list[bool]:
             "or positions; they are taken for A, C, G and T, as in JASPAR's files"
         )
     return [usual if by is None else by for by in told]
-
-
-def _from_matrix(path: Path, matrix: _Matrix, by_position: bool) -> Motif:
-    counts = np.array(matrix.rows)
-    return _from_positions(
-        path, matrix.line, matrix.name, matrix.alternative, counts if by_position else counts.T
-    )
 
 
 def transfac_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Motif]:

@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor, nn
 
 from bioattn.models.evoformer.layers import final_linear, relu_linear
-from bioattn.structures.contacts import MIN_SEPARATION
+from bioattn.structures.contacts import CONTACT_DISTANCE, MIN_SEPARATION
 
 NUM_MSA_CLASSES = 23
 """20 amino acids, unknown, gap, mask."""
@@ -56,8 +56,6 @@ class PlddtHead(nn.Module):
 
 FIRST_EDGE, LAST_EDGE = 2.3125, 21.6875
 """Å between the first two and the last two bins."""
-CONTACT_DISTANCE = 8.0
-"""Å below which two residues are in contact."""
 
 
 def bin_edges(num_bins: int) -> Tensor:
