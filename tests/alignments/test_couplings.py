@@ -1,7 +1,5 @@
 """Couplings against plain loops, and against what was planted."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -38,24 +36,6 @@ def test_frequencies_are_those_of_loops(alignment, monkeypatch):
     np.testing.assert_allclose(single, wanted, atol=1e-6)
     below = np.tril(np.ones((126, 126), bool))
     np.testing.assert_allclose(pairs[below], wanted_pairs.reshape(126, 126)[below], atol=1e-6)
-
-
-def test_mutual_information_is_that_of_loops(alignment):
-    single, pair = loop_frequencies(*alignment)
-    share, columns = 0.1, 6
-    information = couplings.mutual_information(*couplings.pair_frequencies(*alignment), pseudocount=share)
-    for i in range(columns):
-        for j in range(columns):
-            if i == j:
-                assert information[i, j] == 0
-                continue
-            total = 0.0
-            for a in range(21):
-                for b in range(21):
-                    p = (1 - share) * pair[i, a, j, b] + share / 441
-                    q = ((1 - share) * single[i, a] + share / 21) * ((1 - share) * single[j, b] + share / 21)
-                    total += p * math.log(p / q)
-            assert information[i, j] == pytest.approx(total, abs=1e-5)
 
 
 def test_average_product_correction_is_that_of_loops():

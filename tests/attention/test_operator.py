@@ -141,24 +141,6 @@ def test_rows_without_keys_learn_as_if_weights_were_written_down():
         torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-4)
 
 
-def test_leading_axes_broadcast():
-    torch.manual_seed(0)
-    score = make_score(AttentionScore.DOT, HEADS, CHANNELS)
-    query = torch.randn(BATCH, 5, HEADS, QUERIES, CHANNELS)  # one promoter's positions under five treatments
-    key = torch.randn(1, 5, HEADS, KEYS, CHANNELS)
-    value = torch.randn(1, 5, HEADS, KEYS, VALUES)
-    together = attend(query, key, value, score=score)
-    assert together.shape == (BATCH, 5, HEADS, QUERIES, VALUES)
-    for t in range(5):
-        alone = attend(
-            query[:, t],
-            key[:, t].expand(BATCH, -1, -1, -1),
-            value[:, t].expand(BATCH, -1, -1, -1),
-            score=score,
-        )
-        torch.testing.assert_close(together[:, t], alone)
-
-
 def test_without_a_listener_no_weights_are_made(monkeypatch):
     def refuse(*_args, **_kwargs):
         raise AssertionError("the explicit path ran")

@@ -29,14 +29,17 @@ def written_down(query, key, value, score, mask=None, bias=None):
     return torch.softmax(logits, dim=-1) @ value
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("batch", [(HEADS,), (3, HEADS), (2, 3, HEADS), (2, 1, 3, HEADS)])
 @pytest.mark.parametrize("score_name", list(AttentionScore))
 @pytest.mark.parametrize("learning", [False, True])
-def test_any_number_of_leading_axes(batch, score_name, learning):
+def test_any_number_of_leading_axes(batch, shared, score_name, learning):
+    """shared: keys and values, by all of the first axis, as treatments are by promoters."""
     torch.manual_seed(0)
     score = make_score(score_name, HEADS, CHANNELS)
-    query, key = drawn(*batch, QUERIES, CHANNELS), drawn(*batch, KEYS, CHANNELS)
-    value, mask = drawn(*batch, KEYS, VALUES), torch.ones(KEYS, dtype=torch.bool)
+    of_keys = (1, *batch[1:]) if shared and len(batch) > 1 else batch
+    query, key = drawn(*batch, QUERIES, CHANNELS), drawn(*of_keys, KEYS, CHANNELS)
+    value, mask = drawn(*of_keys, KEYS, VALUES), torch.ones(KEYS, dtype=torch.bool)
     mask[1] = False
     bias = drawn(HEADS, QUERIES, KEYS).requires_grad_(learning)
     for given in ({}, {"mask": mask}, {"bias": bias}, {"mask": mask, "bias": bias}):

@@ -66,13 +66,6 @@ def test_precision_is_that_of_loops():
     assert found.precision_l == pytest.approx(loop_precision(scores, cb, lambda length: length))
 
 
-def test_perfect_and_worst_maps():
-    cb = np.random.default_rng(1).normal(0, 6, (30, 3))
-    distance = np.linalg.norm(cb[:, None] - cb[None], axis=-1)
-    assert contact_scores(-distance, cb).precision_l5 == 1
-    assert contact_scores(distance, cb).precision_l5 == 0
-
-
 def test_nothing_to_judge_is_not_a_number_and_left_out_of_means():
     none = contact_scores(np.zeros((5, 5)), np.zeros((5, 3)))
     assert math.isnan(none.precision_l)
