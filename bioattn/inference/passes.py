@@ -55,6 +55,21 @@ class _Meter(TorchFunctionMode):
             self.attention += 0 if tensor is None else tensor.numel() * tensor.element_size()
 
 
+def drawn_tokens(logits_BV: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> Tensor:
+    """One token of each row, of the likeliest that hold `top_p`; drawn on the CPU, so equally by every device."""
+    if temperature < 1e-6:  # as 0; logits divided by less would overflow
+        return logits_BV.argmax(-1)
+    probability_BV = (logits_BV / temperature).softmax(-1).cpu()
+    if top_p == 1:
+        return torch.multinomial(probability_BV, 1, generator=generator).squeeze(-1).to(logits_BV.device)
+    ordered_BV, place_BV = probability_BV.sort(dim=-1, descending=True, stable=True)
+    before_BV = ordered_BV.cumsum(-1) - ordered_BV
+    ordered_BV = ordered_BV.masked_fill(before_BV >= top_p, 0.0)
+    drawn_B1 = torch.multinomial(ordered_BV, 1, generator=generator)
+    chosen_B: Tensor = place_BV.gather(-1, drawn_B1).squeeze(-1).to(logits_BV.device)
+    return chosen_B
+
+
 def require_finite(values: NDArray[Any] | torch.Tensor, what: str, instead: str = "") -> None:
     """Check that values are finite. instead: what may help as much as another model, as ", or …".
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.inference.passes import drawn_tokens
 from bioattn.models.language.config import Shape
 from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.model import Cache
@@ -41,28 +42,15 @@ def _continued(
         for _ in range(new):
             hidden_BC = model.hidden(last_BL, cache=cache)[:, -1]
             logits_BV = model.logits(hidden_BC, torch.tensor(cache.length - 1)).float()
-            chosen_B = _drawn(logits_BV.masked_fill_(never_V, -torch.inf), temperature, top_p, generator)
+            chosen_B = drawn_tokens(
+                logits_BV.masked_fill_(never_V, -torch.inf), temperature, top_p, generator
+            )
             last_BL = chosen_B.masked_fill_(ended_B, EOS)[:, None]
             made.append(last_BL)
             ended_B |= last_BL[:, 0] == EOS
             if bool(ended_B.all()):
                 break
         return torch.cat(made, dim=1)
-
-
-def _drawn(logits_BV: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> Tensor:
-    """One token of each row; drawn on the CPU, so that every device draws the same."""
-    if temperature < 1e-6:  # as 0; logits divided by less would overflow
-        return logits_BV.argmax(-1)
-    probability_BV = (logits_BV / temperature).softmax(-1).cpu()
-    if top_p == 1:
-        return torch.multinomial(probability_BV, 1, generator=generator).squeeze(-1).to(logits_BV.device)
-    ordered_BV, place_BV = probability_BV.sort(dim=-1, descending=True, stable=True)
-    before_BV = ordered_BV.cumsum(-1) - ordered_BV
-    ordered_BV = ordered_BV.masked_fill(before_BV >= top_p, 0.0)
-    drawn_B1 = torch.multinomial(ordered_BV, 1, generator=generator)
-    chosen_B: Tensor = place_BV.gather(-1, drawn_B1).squeeze(-1).to(logits_BV.device)
-    return chosen_B
 
 
 def drawn_sequences(

@@ -21,6 +21,7 @@ from Bio.Seq import reverse_complement
 from torch import Tensor
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.inference.passes import drawn_tokens
 from bioattn.io.files import read_lines
 from bioattn.models.translation.batches import IGNORED, batch_of, with_ends
 from bioattn.models.translation.family import Search
@@ -237,7 +238,8 @@ def _extended(
         for row, (tokens, _) in enumerate(allowed):
             kept_BV[row, tokens] = likely_BV[row, tokens]
         if generator is not None:
-            chosen = list(enumerate(_drawn(kept_BV, search, generator)))
+            drawn_B = drawn_tokens(kept_BV, search.temperature, search.top_p, generator)
+            chosen = list(enumerate(drawn_B.tolist()))
         else:
             total_BV = kept_BV + torch.tensor([[each.log_likelihood] for each in live])
             best = total_BV.flatten().topk(min(2 * width, int(kept_BV.isfinite().sum())))
@@ -273,19 +275,6 @@ def _allowed(
         step = constraint.allowed(np.array(output.tokens), output.state)
         return ([EOS] if is_last and EOS in step else list(step)), step
     return ([EOS] if is_last else [EOS, *range(len(SPECIAL), num_tokens)]), {}
-
-
-def _drawn(kept_BV: Tensor, search: Search, generator: torch.Generator) -> list[int]:
-    """One token of each row; drawn on the CPU, so that every device draws the same."""
-    if search.temperature < 1e-6:  # as 0; logits divided by less would overflow
-        return [int(each) for each in kept_BV.argmax(-1)]
-    ordered_BV, place_BV = (
-        (kept_BV / search.temperature).softmax(-1).sort(dim=-1, descending=True, stable=True)
-    )
-    before_BV = ordered_BV.cumsum(-1) - ordered_BV
-    ordered_BV = ordered_BV.masked_fill(before_BV >= search.top_p, 0.0)
-    drawn_B1 = torch.multinomial(ordered_BV, 1, generator=generator)
-    return [int(each) for each in place_BV.gather(-1, drawn_B1)]
 
 
 @torch.inference_mode()
