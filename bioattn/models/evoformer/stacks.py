@@ -229,7 +229,7 @@ class Stack(nn.Module):
         )
 
     def run(
-        self, msa_SRC: Tensor, pair_RRC: Tensor, msa_mask_SR: Tensor, pair_mask_RR: Tensor, recompute: bool
+        self, msa_SRC: Tensor, pair_RRC: Tensor, msa_mask_SR: Tensor, pair_mask_RR: Tensor, *, recompute: bool
     ) -> tuple[Tensor, Tensor]:
         """MSA (S, R, C) and pair (R, R, C) representations; masks: 1 = keep, 0 = masked.
 
@@ -262,7 +262,7 @@ class EvoformerStack(Stack):
         recompute: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """MSA, pair and single (R, C) representations, as `run`."""
-        msa_SRC, pair_RRC = self.run(msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, recompute)
+        msa_SRC, pair_RRC = self.run(msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, recompute=recompute)
         single: Tensor = self.project_single(msa_SRC[0])
         return msa_SRC, pair_RRC, single.to(msa_SRC.dtype)
 
@@ -279,4 +279,4 @@ class ExtraMsaStack(Stack):
         S must not be 0: an alignment without extra rows has one masked row, because the outer product mean then
         adds bias / 1e-3 to every pair, which the published parameters expect.
         """
-        return self.run(*given, recompute)[1]
+        return self.run(*given, recompute=recompute)[1]
