@@ -17,9 +17,9 @@ from bioattn.attention.site import AttentionSite, MapTiles, Tile
 from bioattn.choices import matching_sites
 from bioattn.errors import BioattnError
 from bioattn.inference.passes import require_finite
-from bioattn.store import contents, schema
+from bioattn.store import schema
 from bioattn.store.choices import Reduction
-from bioattn.store.writer import SampleArrays
+from bioattn.store.contents import SampleArrays
 
 Arrays = dict[str, NDArray[Any]]
 """By name: `weights`, `value_weighted`, `contributions`, `key_index`."""
@@ -76,7 +76,7 @@ class SampleReceiver:
 
     def __init__(
         self,
-        arrays: Mapping[str, SampleArrays] | Mapping[str, contents.SampleArrays],
+        arrays: Mapping[str, SampleArrays],
         sites: Sequence[AttentionSite],
         layouts: Sequence[schema.GroupLayout],
         masks: Masks | None = None,

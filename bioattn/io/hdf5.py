@@ -136,6 +136,8 @@ CHUNK_BYTES = 1 << 22
 _ROOM_BYTES = 4 << 20
 """Memory that must be free when a file is created: without it the library may crash and not raise an error."""
 _METADATA_CACHE_BYTES = 1 << 18
+_CHUNK_CACHE_BYTES, _CHUNK_CACHE_SLOTS = 1 << 24, 4001
+"""Of an array that is being written, chunks that wait for the rest of their values; several samples share one."""
 
 
 class ShieldedFile(io.FileIO):
@@ -199,7 +201,8 @@ def hdf5_output(path: Path, *, new: bool = True) -> Iterator[tuple[h5py.File, Sh
     with ShieldedFile(path, "w+" if new else "r+") as raw:
         bytearray(_ROOM_BYTES)
         try:
-            with h5py.File(raw, "w" if new else "r+", libver=LIBRARY_VERSIONS) as file:
+            cache = {"rdcc_nbytes": _CHUNK_CACHE_BYTES, "rdcc_nslots": _CHUNK_CACHE_SLOTS}
+            with h5py.File(raw, "w" if new else "r+", libver=LIBRARY_VERSIONS, **cache) as file:
                 # By default the library keeps 2 to 32 MB of the file's structures, which take ten times that in
                 # memory. A file over a thousand alignments has a hundred thousand, and none is needed twice.
                 config = file.id.get_mdc_config()

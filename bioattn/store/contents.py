@@ -1,7 +1,8 @@
 """Results: what an open file says of itself, in a file that is read when it is asked for, or in memory."""
 
+import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -325,24 +326,44 @@ Contents = Stored | Held
 
 
 class SampleArrays:
-    """One group's arrays of one sample, filled in C order."""
+    """One group's arrays of one sample, of NumPy or HDF5, filled in C order."""
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(
+        self, arrays: Mapping[str, Any], run: Callable[[Callable[[Any], None], Any], None] | None = None
+    ) -> None:
+        """run: calls what writes; at once, if not given."""
         self._arrays = arrays
-        self._filled = 0
-        self._total = next(iter(arrays.values())).size
+        self._run = run
+        self._shape: tuple[int, ...] = next(iter(arrays.values())).shape
+        self._rows = 0
 
-    def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Keep the next slices along the first axis, or rows (rows, last axis), all arrays alike."""
-        values = next(iter(arrays.values()))
-        for name, whole in self._arrays.items():
-            whole.reshape(-1)[self._filled : self._filled + values.size] = arrays[name].reshape(-1)
-        self._filled += values.size
+    def write(self, values: Mapping[str, NDArray[Any]]) -> None:
+        """Write the next slices along the first axis, or rows (rows, last axis) of one map, all arrays alike.
+
+        What is given must not change afterwards.
+        """
+        first, some = self._rows, next(iter(values.values()))
+        self._rows += some.size // max(1, self._shape[-1])
+        if some.ndim < len(self._shape):
+            outer, row = divmod(first, self._shape[-2])
+            place: Any = (outer, slice(row, row + len(some)))
+        else:
+            start = first // math.prod(self._shape[1:-1])
+            place = slice(start, start + len(some))
+
+        def put(values: Mapping[str, NDArray[Any]]) -> None:
+            for name, array in self._arrays.items():
+                array[place] = values[name]
+
+        if self._run is None:
+            put(values)
+        else:
+            self._run(put, values)
 
     @property
     def complete(self) -> bool:
         """Whether all values are there."""
-        return self._filled == self._total
+        return self._rows == math.prod(self._shape[:-1])
 
 
 def read_selection(array: Any, selection: list[Any]) -> NDArray[Any]:

@@ -6,7 +6,6 @@ while the model computes what comes next: the same bytes in the same order as wi
 """
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,11 +31,9 @@ from bioattn.io.hdf5 import (
     text_attribute,
 )
 from bioattn.store import schema
-from bioattn.store.contents import read_samples
+from bioattn.store.contents import SampleArrays, read_samples
 from bioattn.store.shards import SETTINGS, UNFINISHED
 
-STEP_BYTES = 1 << 21
-"""Bytes of the largest array that are written at a time, unless whole chunks take more."""
 POSITION_UNITS = "bases from the first base of the window, 5'->3'"
 
 
@@ -59,112 +56,6 @@ class _Background:
             running.result()
 
 
-class SampleArrays:
-    """One group's arrays of one sample, filled in C order. What is given must not change afterwards."""
-
-    def __init__(
-        self,
-        group: h5py.Group,
-        layout: schema.GroupLayout,
-        lengths: Mapping[str, int],
-        listed: Mapping[str, schema.Values],
-        background: _Background,
-    ) -> None:
-        """lengths: of the sample, by column; listed: as `schema.axis_places`."""
-        self._background = background
-        scales = {axis.name: _write_axis(group, axis, lengths, listed) for axis in layout.axes}
-        self.datasets: dict[str, h5py.Dataset] = {}
-        for array in layout.arrays:
-            shape = layout.shape(array, lengths)
-            dataset = create_array(
-                group, array.name, shape, array.dtype, chunks=layout.chunk(array, None, lengths)
-            )
-            _label(dataset, array, scales, ())
-            self.datasets[array.name] = dataset
-        self._rows = {name: _Rows(dataset) for name, dataset in self.datasets.items()}
-
-    def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write the next slices along the first axis, or rows (rows, last axis), all arrays alike, in C order."""
-        self._background.run(self.write_now, arrays)
-
-    def write_now(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        for name, rows in self._rows.items():
-            rows.write(arrays[name])
-
-    @property
-    def complete(self) -> bool:
-        """Whether all was written. Raises: what writing has raised."""
-        self._background.wait()
-        return all(rows.complete for rows in self._rows.values())
-
-
-class _Rows:
-    """The rows of an array, its last axis, in C order. Those over (head, query) are written when they fill a
-    chunk, as a chunk that is written in two goes is read again in between."""
-
-    def __init__(self, dataset: h5py.Dataset) -> None:
-        self._dataset = dataset
-        self._shape: tuple[int, ...] = dataset.shape
-        self._chunk: tuple[int, ...] = dataset.chunks
-        self._pending: list[NDArray[Any]] = []
-        self._waiting = self._written = 0
-
-    @property
-    def complete(self) -> bool:
-        return self._written == math.prod(self._shape[:-1])
-
-    def write(self, values: NDArray[Any]) -> None:
-        """Add slices along the first axis, or (rows, last axis)."""
-        if values.ndim == 2 and len(self._shape) > 1:
-            self._add(values)
-        elif len(self._shape) == 1:
-            self._dataset[:] = values.reshape(-1)
-            self._written = 1
-        else:
-            per_slice = math.prod(self._shape[1:-1])
-            first = self._written // per_slice
-            if values.shape[1:] != self._shape[1:] or first + len(values) > self._shape[0]:
-                raise RuntimeError(f"{self._dataset.name} got {values.shape}, {self._shape} was expected")
-            self._dataset[first : first + len(values)] = values
-            self._written += len(values) * per_slice
-
-    def _add(self, rows: NDArray[Any]) -> None:
-        while len(rows):
-            wanted = self._in_chunk() - self._waiting
-            if wanted <= 0:
-                raise RuntimeError(f"{self._dataset.name} got more rows than {self._shape} holds")
-            piece, rows = rows[:wanted], rows[wanted:]
-            if len(piece) == wanted:
-                self._put(np.concatenate([*self._pending, piece]) if self._pending else piece)
-            else:
-                self._pending.append(piece)
-                self._waiting += len(piece)
-
-    def _in_chunk(self) -> int:
-        """Rows from the next one on that are in the same chunk: whole maps of some heads, or some rows of one."""
-        *outer, length, _ = self._shape
-        *outer_part, part, _ = self._chunk
-        if part < length:
-            place = self._written % length
-            return min(part - place % part, length - place)
-        per_chunk = outer_part[-1] * length if outer else length
-        total = math.prod(outer) * length
-        return min(per_chunk - self._written % per_chunk, total - self._written)
-
-    def _put(self, rows: NDArray[Any]) -> None:
-        *outer, length, width = self._shape
-        place, within = divmod(self._written, length)
-        if not outer:
-            self._dataset[within : within + len(rows)] = rows
-        elif len(rows) < length:
-            self._dataset[place, within : within + len(rows)] = rows
-        else:
-            maps = rows.reshape(-1, length, width)
-            self._dataset[place : place + len(maps)] = maps
-        self._written += len(rows)
-        self._pending, self._waiting = [], 0
-
-
 class ResultWriter:
     """An open file of results that is being written; made by `result_file`."""
 
@@ -183,14 +74,13 @@ class ResultWriter:
         self._file = file
         self._background = background
         self._layout = layout
-        self._dense = [group for group in layout.groups if not group.per_sample]
         self._num_samples = num_samples
         self._check = check
-        self._pending: list[schema.Block] = []
         self._table: list[schema.Samples] = []
-        self._written = self._appended = 0
+        self._appended = 0
         self._total = num_samples if layout.shard is None else layout.shard.total
-        self._step = _step(layout, max(1, self._total))
+        self._arrays: list[tuple[schema.GroupLayout, schema.Array, h5py.Dataset]] = []
+        """Those that samples share; kept open, so that HDF5's cache puts parts of a chunk together."""
         if "samples" in file:
             self._go_on()
             return
@@ -236,40 +126,23 @@ class ResultWriter:
 
     def _append(self, block: schema.Block) -> None:
         samples = block.samples
-        for place in range(len(samples)):
-            self._write_lists(samples, place)
-        first, self._appended = self._appended, self._appended + len(samples)
-        for layout in self._layout.groups:
-            of_group = block.arrays[layout.path]
-            for place in range(len(samples)) if layout.per_sample else ():
-                lengths = samples.lengths(place)
-                arrays = self._create_sample(layout, first + place, samples.part(slice(place, place + 1)))
-                arrays.write_now(
-                    {
-                        array.name: of_group[array.name][place][layout.within(array, lengths)]
-                        for array in layout.arrays
-                    }
-                )
-        padded = {
-            layout.path: {
-                array.name: layout.padded(array, block.arrays[layout.path][array.name], samples)
-                for array in layout.arrays
-            }
-            for layout in self._dense
-        }
-        self._table.append(samples)
-        self._pending.append(schema.Block(samples, padded))
-        self._write_pending(last=False)
-        self._check()
+        rows = slice(self._appended, self._appended + len(samples))
+        for layout, array, dataset in self._arrays:
+            dataset[rows] = layout.padded(array, block.arrays[layout.path][array.name], samples)
+        for place, layout, arrays in self._begin(samples):
+            for array in layout.arrays:
+                within = layout.within(array, samples.lengths(place))
+                arrays[array.name][...] = block.arrays[layout.path][array.name][place][within]
+        self._end(samples)
 
     @contextmanager
     def sample(self, sample: schema.Samples) -> Iterator[Mapping[str, SampleArrays]]:
         """Write one sample whose arrays are all its own, by path of the group; nothing of it stays when the body
         raises."""
         number = len(self)
+        run = self._background.run
         try:
-            self._write_lists(sample, 0)
-            yield {group.path: self._create_sample(group, number, sample) for group in self._layout.groups}
+            yield {layout.path: SampleArrays(arrays, run) for _, layout, arrays in self._begin(sample)}
             self._background.wait()
         except BaseException:
             self._background.wait()
@@ -278,42 +151,52 @@ class ResultWriter:
                 if (name := f"{holder}/{schema.sample_group(number)}") in self._file:
                     del self._file[name]
             raise
-        self._appended = self._written = number + 1
-        self._table.append(sample)
-        self._check()
+        self._end(sample)
 
     def written(self) -> Iterator[schema.Block]:
         """What an interrupted run has left, some samples at a time, without arrays of samples' own."""
         table = _joined_table(self._table, self._layout)
-        for first in range(0, len(table), self._step):
-            rows = slice(first, min(first + self._step, len(table)))
-            arrays = {
-                group.path: {
-                    array.name: self._file[f"{group.path}/{array.name}"][rows] for array in group.arrays
-                }
-                for group in self._dense
-            }
+        size = sum(group.bytes_of_sample() for group in self._layout.groups if not group.per_sample)
+        step = max(1, schema.SLAB_BYTES // max(1, size))
+        for first in range(0, len(table), step):
+            rows = slice(first, min(first + step, len(table)))
+            arrays: dict[str, dict[str, NDArray[Any]]] = {}
+            for layout, array, dataset in self._arrays:
+                arrays.setdefault(layout.path, {})[array.name] = dataset[rows]
             yield schema.Block(table.part(rows), arrays)
 
     def copy(self, file: h5py.File, samples: schema.Samples) -> None:
         """Write the samples of another file of the same layout; whole chunks are copied as they are stored."""
+        for _, _, dataset in self._arrays:
+            _copy_array(file[dataset.name], dataset, self._appended)
+        for place, layout, arrays in self._begin(samples):
+            for name, dataset in arrays.items():
+                _copy_array(file[f"{layout.path}/{schema.sample_group(place)}/{name}"], dataset, 0)
+        self._end(samples)
+
+    def _begin(
+        self, samples: schema.Samples
+    ) -> Iterator[tuple[int, schema.GroupLayout, dict[str, h5py.Dataset]]]:
+        """Write the lists of the next samples and make their own arrays: place of a sample, group, arrays."""
         for place in range(len(samples)):
-            self._write_lists(samples, place)
-        number = len(samples)
-        for layout in self._layout.groups:
-            if layout.per_sample:
-                for place in range(number):
-                    arrays = self._create_sample(
-                        layout, self._appended + place, samples.part(slice(place, place + 1))
-                    )
-                    for name, target in arrays.datasets.items():
-                        _copy_array(file[f"{layout.path}/{schema.sample_group(place)}/{name}"], target, 0)
-                continue
-            for array in layout.arrays:
-                target = self._file[f"{layout.path}/{array.name}"]
-                _copy_array(file[f"{layout.path}/{array.name}"], target, self._appended)
+            number, lengths = schema.sample_group(self._appended + place), samples.lengths(place)
+            lists = {listed.name: samples.lists[listed.name][place] for listed in self._layout.lists}
+            for listed in self._layout.lists:
+                if (values := lists[listed.name]) is not None:
+                    is_text = listed.dtype == schema.TEXT
+                    stored = list(map(str, values)) if is_text else np.asarray(values, listed.dtype)
+                    put_array(self._file[f"samples/{listed.name}"], number, stored)
+            places = schema.listed_places(self._layout.lists, lambda each: lists[each.name])  # noqa: B023
+            for layout in self._layout.groups:
+                if layout.per_sample:
+                    group = self._file[layout.path].create_group(number)
+                    set_attribute(group, schema.SAMPLE, samples.ids[place])
+                    arrays = _create_arrays(group, layout, None, (), lengths, places)
+                    yield place, layout, arrays
+
+    def _end(self, samples: schema.Samples) -> None:
+        self._appended += len(samples)
         self._table.append(samples)
-        self._appended = self._written = self._appended + number
         self._check()
 
     def close(self, *, unfinished: bool = False) -> None:
@@ -321,7 +204,6 @@ class ResultWriter:
         self._background.wait()
         if unfinished:
             set_attribute(self._file, UNFINISHED, True)
-        self._write_pending(last=True)
         table = _joined_table(self._table, self._layout)
         group = self._file["samples"]
         for column in (schema.ID, *self._layout.columns):
@@ -335,16 +217,15 @@ class ResultWriter:
         group[schema.ID.name].make_scale(schema.ID.name)
         for column in self._layout.columns:
             _attach(group[column.name], 0, schema.ID.name, group[schema.ID.name])
-        for layout in self._dense:
-            of_group = self._file[layout.path]
-            scale = put_array(of_group, schema.SAMPLE, table.ids)
-            scale.make_scale(schema.SAMPLE)
-            for array in layout.arrays:
-                dataset = of_group[array.name]
-                if len(dataset) != self._appended:
-                    dataset.resize(self._appended, axis=0)
-                _attach(dataset, 0, schema.SAMPLE, scale)
-            self._write_names(layout, table)
+        for layout in self._layout.groups:
+            if not layout.per_sample:
+                scale = put_array(self._file[layout.path], schema.SAMPLE, table.ids)
+                scale.make_scale(schema.SAMPLE)
+                self._write_names(layout, table)
+        for layout, _, dataset in self._arrays:
+            if len(dataset) != self._appended:
+                dataset.resize(self._appended, axis=0)
+            _attach(dataset, 0, schema.SAMPLE, self._file[layout.path][schema.SAMPLE])
         self._check()
 
     def _write_names(self, layout: schema.GroupLayout, table: schema.Samples) -> None:
@@ -376,15 +257,16 @@ class ResultWriter:
         group = self._file["samples"]
         table = read_samples(self._file, self._layout.columns, self._layout.lists)
         self._table = [table]
-        self._appended = self._written = len(table)
+        self._appended = len(table)
         for column in (schema.ID, *self._layout.columns):
             del group[column.name]
-        for layout in self._dense:
+        for layout in self._layout.groups:
             of_group = self._file[layout.path]
-            for array in layout.arrays:
+            for array in () if layout.per_sample else layout.arrays:
                 dataset = of_group[array.name]
                 dataset.dims[0].detach_scale(of_group[schema.SAMPLE])
                 dataset.resize(self._num_samples, axis=0)
+                self._arrays.append((layout, array, dataset))
             for name in (schema.SAMPLE, *(f"{axis.name}_name" for axis in layout.axes)):
                 of_group.pop(name, None)
 
@@ -396,50 +278,9 @@ class ResultWriter:
         set_attribute(group, "axis_lengths", [axis.lengths or "" for axis in layout.axes])
         for name, value in sorted(layout.attributes.items()):
             set_attribute(group, name, value)
-        if layout.per_sample:
-            return
-        scales = {axis.name: _write_axis(group, axis) for axis in layout.axes}
-        for array in layout.arrays:
-            shape = (self._num_samples, *layout.shape(array))
-            dataset = create_array(
-                group, array.name, shape, array.dtype, chunks=layout.chunk(array, max(1, self._total))
-            )
-            _label(dataset, array, scales, (schema.SAMPLE,))
-
-    def _create_sample(self, layout: schema.GroupLayout, number: int, sample: schema.Samples) -> SampleArrays:
-        """Begin one sample's own arrays; sample: that one alone."""
-        group = self._file[layout.path].create_group(schema.sample_group(number))
-        set_attribute(group, schema.SAMPLE, sample.ids[0])
-        listed = schema.listed_places(self._layout.lists, lambda each: sample.lists[each.name][0])
-        return SampleArrays(group, layout, sample.lengths(0), listed, self._background)
-
-    def _write_lists(self, samples: schema.Samples, place: int) -> None:
-        for listed in self._layout.lists:
-            values = samples.lists[listed.name][place]
-            if values is not None:
-                group = self._file[f"samples/{listed.name}"]
-                name = schema.sample_group(self._appended + place)
-                is_text = listed.dtype == schema.TEXT
-                put_array(
-                    group, name, list(map(str, values)) if is_text else np.asarray(values, listed.dtype)
-                )
-
-    def _write_pending(self, *, last: bool) -> None:
-        """Write the dense arrays of whole steps, so that no chunk is written twice."""
-        waiting = self._appended - self._written
-        number = waiting if last else waiting - waiting % self._step
-        if number == 0:
-            return
-        block = schema.join_blocks(self._pending)
-        for first in range(0, number, self._step):
-            part = block.part(slice(first, min(first + self._step, number)))
-            rows = slice(self._written, self._written + len(part.samples))
-            for layout in self._dense:
-                for array in layout.arrays:
-                    self._file[f"{layout.path}/{array.name}"][rows] = part.arrays[layout.path][array.name]
-            self._written = rows.stop
-            self._check()
-        self._pending = [block.part(slice(number, None))] if number < waiting else []
+        if not layout.per_sample:
+            arrays = _create_arrays(group, layout, max(1, self._total), (self._num_samples,))
+            self._arrays += [(layout, array, arrays[array.name]) for array in layout.arrays]
 
 
 @contextmanager
@@ -547,17 +388,33 @@ def _joined_table(table: Sequence[schema.Samples], layout: schema.FileLayout) ->
     return schema.Samples(columns, {listed.name: [] for listed in layout.lists})
 
 
-def _step(layout: schema.FileLayout, num_samples: int) -> int:
-    """Samples written at a time: whole chunks of the largest array, since a chunk that is written in two goes is
-    read again in between."""
-    arrays = [(group, array) for group in layout.groups if not group.per_sample for array in group.arrays]
-    if not arrays:
-        return 1
-    size, chunk = max(
-        (math.prod(group.shape(array)) * array.itemsize, group.chunk(array, num_samples)[0])
-        for group, array in arrays
-    )
-    return chunk * max(1, STEP_BYTES // max(1, chunk * size))
+def _create_arrays(
+    group: h5py.Group,
+    layout: schema.GroupLayout,
+    total: int | None,
+    before: tuple[int, ...],
+    lengths: Mapping[str, int] | None = None,
+    listed: Mapping[str, schema.Values] | None = None,
+) -> dict[str, h5py.Dataset]:
+    """The arrays of a group and the scales of their axes. before: samples, where all share an array.
+
+    total: samples of all shards, by which chunks are cut; lengths, listed: as `schema.axis_places`.
+    """
+    scales = {axis.name: _write_axis(group, axis, lengths, listed) for axis in layout.axes}
+    arrays = {}
+    for array in layout.arrays:
+        shape = (*before, *layout.shape(array, lengths))
+        chunks = layout.chunk(array, total, lengths)
+        dataset = arrays[array.name] = create_array(group, array.name, shape, array.dtype, chunks=chunks)
+        dims = (schema.SAMPLE, *array.dims) if before else array.dims
+        # HDF5's own labels lie in a heap without checksums, so we read these.
+        set_attribute(dataset, "dims", dims)
+        for place, dim in enumerate(dims):
+            if dim in scales:
+                _attach(dataset, place, dim, scales[dim])
+        if array.long_name:
+            set_attribute(dataset, "long_name", array.long_name)
+    return arrays
 
 
 def _write_axis(
@@ -578,20 +435,6 @@ def _write_axis(
     if axis.lengths is not None and lengths is None:
         set_attribute(scale, "lengths", axis.lengths)
     return scale
-
-
-def _label(
-    dataset: h5py.Dataset, array: schema.Array, scales: Mapping[str, h5py.Dataset], before: Sequence[str]
-) -> None:
-    """Name the axes of an array, and attach the scales that there are."""
-    dims = (*before, *array.dims)
-    # HDF5's own labels lie in a heap without checksums, so we read these.
-    set_attribute(dataset, "dims", dims)
-    for place, dim in enumerate(dims):
-        if dim in scales:
-            _attach(dataset, place, dim, scales[dim])
-    if array.long_name:
-        set_attribute(dataset, "long_name", array.long_name)
 
 
 def _attach(dataset: h5py.Dataset, place: int, label: str, scale: h5py.Dataset) -> None:

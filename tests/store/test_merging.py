@@ -64,7 +64,7 @@ def test_cuts_anywhere(number, cuts, size, slab):
     bounds = [0, *sorted(min(cut, number) for cut in cuts), number]
     widest = max(group.bytes_of_sample() for group in LAYOUT.groups)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bioattn.store.writer.STEP_BYTES", slab * widest)
+        patch.setattr("bioattn.io.hdf5._CHUNK_CACHE_BYTES", slab * widest)
         patch.setattr("bioattn.store.schema.BAND_BYTES", slab * widest // 2)
         whole = write(Path(folder) / "whole.h5", number, slice(0, number), size=size)
         parts = [
