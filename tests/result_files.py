@@ -55,6 +55,14 @@ def promoter_layout(sites, treatments, window_length, options=PLAIN, tokens=4, *
     )
 
 
+def part_of(block, rows):
+    """Some samples of a block."""
+    arrays = {
+        path: {name: values[rows] for name, values in group.items()} for path, group in block.arrays.items()
+    }
+    return Block(block.samples.part(rows), arrays)
+
+
 def write_promoters(path, layout, samples, arrays, predictions=None, *, blocks=1, **writer_options):
     """A file of these weights (in stored order) by site, or of arrays by name; predictions: None = zeros."""
     treatments = next(group for group in layout.groups if group.path == "predictions").axes[0].size or 0
@@ -66,7 +74,7 @@ def write_promoters(path, layout, samples, arrays, predictions=None, *, blocks=1
     whole = Block(samples, {**by_path, "predictions": {"values": values}})
     with result_file(path, layout, len(samples), **writer_options) as writer:
         for rows in np.array_split(np.arange(len(samples)), blocks):
-            writer.append(whole.part(slice(int(rows[0]), int(rows[-1]) + 1)))
+            writer.append(part_of(whole, slice(int(rows[0]), int(rows[-1]) + 1)))
 
 
 def write_attribution(path, samples, codes, values, predictions, treatments, *, gap=None, blocks=1, **header):
@@ -84,7 +92,7 @@ def write_attribution(path, samples, codes, values, predictions, treatments, *, 
     whole = Block(samples, {"attribution": arrays, "predictions": {"values": predictions}})
     with result_file(path, layout, len(samples)) as writer:
         for rows in np.array_split(np.arange(len(samples)), blocks):
-            writer.append(whole.part(slice(int(rows[0]), int(rows[-1]) + 1)))
+            writer.append(part_of(whole, slice(int(rows[0]), int(rows[-1]) + 1)))
 
 
 def write_alignments(path, sites, samples, make, options=MEAN_ROWS, model_sha256="a" * 64):

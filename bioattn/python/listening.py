@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from bioattn.attention.capture import capture as listen
@@ -13,7 +14,7 @@ from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.models.attention_settings import attention_options
 from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
-from bioattn.store.schema import Block, FileLayout, GroupLayout, Samples, join_blocks
+from bioattn.store.schema import Block, FileLayout, GroupLayout, Samples
 
 CALLS = "samples"
 """What the samples of captured attention are called."""
@@ -80,24 +81,21 @@ class _Receiver:
 
     def results(self) -> tuple[tuple[GroupLayout, ...], Block]:
         self._end_pass()
-        layouts = tuple(self._receiver.layouts.values())
-        blocks = [Block(Samples({"id": [""] * _rows(arrays)}), arrays) for arrays in self._passes]
-        if not blocks:
+        if not self._passes:
             return (), Block(Samples({"id": []}), {})
-        joined = join_blocks(blocks)
-        return layouts, Block(
-            Samples({"id": [str(n + 1) for n in range(len(joined.samples))]}), joined.arrays
-        )
+        arrays = {
+            path: {name: np.concatenate([each[path][name] for each in self._passes]) for name in of_site}
+            for path, of_site in self._passes[0].items()
+        }
+        number = len(next(iter(next(iter(arrays.values())).values())))
+        ids = [str(place) for place in range(1, number + 1)]
+        return tuple(self._receiver.layouts.values()), Block(Samples({"id": ids}), arrays)
 
     def _end_pass(self) -> None:
         arrays = self._receiver.take()
         if arrays:
             self._passes.append(arrays)
         self._heard.clear()
-
-
-def _rows(arrays: dict[str, dict[str, Any]]) -> int:
-    return len(next(iter(next(iter(arrays.values())).values())))
 
 
 def _sites(module: nn.Module) -> dict[str, AttentionSite]:

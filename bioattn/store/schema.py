@@ -181,13 +181,6 @@ class Block(NamedTuple):
     arrays: Mapping[str, Mapping[str, NDArray[Any]]]
     """By path of the group and name; the first axis is `sample`."""
 
-    def part(self, rows: slice) -> "Block":
-        arrays = {
-            path: {name: values[rows] for name, values in of_group.items()}
-            for path, of_group in self.arrays.items()
-        }
-        return Block(self.samples.part(rows), arrays)
-
 
 def _joined(pieces: Sequence[Any]) -> Any:
     return np.concatenate(pieces) if isinstance(pieces[0], np.ndarray) else [x for p in pieces for x in p]
@@ -198,17 +191,6 @@ def join_samples(pieces: Sequence[Samples]) -> Samples:
     columns = {name: _joined([piece.columns[name] for piece in pieces]) for name in pieces[0].columns}
     lists = {name: _joined([piece.lists[name] for piece in pieces]) for name in pieces[0].lists}
     return Samples(columns, lists)
-
-
-def join_blocks(blocks: Sequence[Block]) -> Block:
-    """One block of the samples of several."""
-    if len(blocks) == 1:
-        return blocks[0]
-    arrays = {
-        path: {name: _joined([block.arrays[path][name] for block in blocks]) for name in of_group}
-        for path, of_group in blocks[0].arrays.items()
-    }
-    return Block(join_samples([block.samples for block in blocks]), arrays)
 
 
 @dataclass(frozen=True, slots=True)

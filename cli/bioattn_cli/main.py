@@ -17,19 +17,15 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.system.device import launch
 from bioattn.system.signals import EXIT_CODES
-from bioattn_cli.reporting import (
-    OutputFailed,
-    ReaderGone,
-    error_line,
-    is_reporting_process,
-    own_output_errors,
-)
+from bioattn_cli.reporting import error_line, is_reporting_process
 
 _stopped_with: list[int] = []
 """The exit code of the signal that came, once one has."""
 _OUT_OF_MEMORY = "out of memory; use a smaller batch or input"
 _NO_ROOM_FOR_LIBRARY = ("failed to map segment", "annot allocate memory")
 """What the loader of shared libraries says."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of printing; those of files are sentences of the library."""
 
 
 @contextmanager
@@ -76,7 +72,7 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         signal.signal(signal.SIGTERM, _stop)
         signal.signal(signal.SIGINT, _stop)
     try:
-        with _only_the_first_reports(arguments), own_output_errors():
+        with _only_the_first_reports(arguments):
             try:
                 if arguments == ["--version"]:  # without the imports of all commands
                     print(f"bioattn {__version__}")  # noqa: T201
@@ -91,7 +87,7 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
                     ):
                         group.invoke(context)
             finally:
-                _flush_output()
+                sys.stdout.flush()
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except BioattnError as error:
@@ -108,13 +104,9 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         return 2 if isinstance(error, SettingsError) else 1
     except KeyboardInterrupt:
         return 130
-    except ReaderGone:
+    except BrokenPipeError:
         _drop_output()
         return 141
-    except OutputFailed as error:
-        _drop_output()
-        say_error(f"standard output cannot be written ({error}); what was printed is not complete")
-        return 1
     except MemoryError:
         say_error(_OUT_OF_MEMORY)
         return 1
@@ -128,6 +120,11 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
             say_error(_OUT_OF_MEMORY)
         elif error.errno in (errno.EMFILE, errno.ENFILE):
             say_error("too many open files; allow this process more of them (ulimit -n)")
+        elif error.errno in _FULL:
+            _drop_output()
+            say_error(
+                f"standard output cannot be written ({error.strerror}); what was printed is not complete"
+            )
         else:
             raise
         return 1
@@ -137,15 +134,6 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         say_error(f"{_OUT_OF_MEMORY} ({str(error).splitlines()[0]})")
         return 1
     return 0
-
-
-def _flush_output() -> None:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputFailed(error.strerror or str(error)) from error
 
 
 def _drop_output() -> None:

@@ -65,39 +65,14 @@ _BaseContext: Any = TyperCommand.context_class
 """typer has it from click, or a copy of click inside it: which depends on the version."""
 
 
-class _Formatter(_BaseContext.formatter_class):  # type: ignore[misc]
-    """Help as wide as the terminal, whose lines do not break at hyphens, which option names are full of."""
-
-    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        super().write_usage(prog, _unbroken(args), prefix)
-
-    def write_text(self, text: str) -> None:
-        super().write_text(_unbroken(text))
-
-    def write_dl(self, rows: Sequence[tuple[str, str]], *arguments: Any, **options: Any) -> None:
-        unbroken = [(_unbroken(first), _unbroken(second)) for first, second in rows]
-        super().write_dl(unbroken, *arguments, **options)
-
-    def getvalue(self) -> str:
-        text: str = super().getvalue()
-        return text.replace(_HYPHEN, "-")
-
-
-_HYPHEN = "\N{NON-BREAKING HYPHEN}"
-
-
-def _unbroken(text: str) -> str:
-    return text.replace("-", _HYPHEN)
-
-
-class _Context(_BaseContext):  # type: ignore[misc]
-    formatter_class = _Formatter
+_wrapper = importlib.import_module(f"{_BaseContext.__module__.rpartition('.')[0]}._textwrap").TextWrapper
+_wrapper.wordsep_re = (
+    _wrapper.wordsep_simple_re
+)  # lines do not break at hyphens, which option names are full of
 
 
 class Command(TyperCommand):
     """A command whose --help shows its arguments and options in groups."""
-
-    context_class = _Context
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Inputs, outputs and so on, as the parameters say."""
@@ -114,8 +89,6 @@ class Command(TyperCommand):
 
 class Verb(TyperGroup):
     """A group of commands whose --help shows the first sentence of each in full, on as many lines as it takes."""
-
-    context_class = _Context
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx))

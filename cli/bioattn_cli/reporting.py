@@ -5,9 +5,7 @@ import logging
 import os
 import sys
 import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, TextIO
@@ -25,29 +23,6 @@ LOGGER = logging.getLogger("bioattn")
 PLAIN_INTERVAL_SECONDS = 10.0
 TYPED: dict[str, str] = {}
 """What the user typed for a file that stands for a pipe, by its path: messages name that."""
-
-
-class ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our stdout has seen enough (`| head`)
-    """A broken pipe under a name of its own: typer would end the program with exit code 1."""
-
-
-class OutputFailed(Exception):  # noqa: N818 - as above
-    """What was printed did not get out: the disk behind `> file` is full, mostly."""
-
-
-@contextmanager
-def own_output_errors() -> Iterator[None]:
-    """Tell what goes wrong with printing from other errors of the system."""
-    try:
-        yield
-    except BrokenPipeError as error:
-        raise ReaderGone from error
-    except OSError as error:
-        # Printing ends in one of these; any other place that raises is a mistake of ours, to be seen in full.
-        (*_, (last, _)) = traceback.walk_tb(error.__traceback__)
-        if last.f_code.co_name not in ("echo", "_main"):
-            raise
-        raise OutputFailed(error.strerror or str(error)) from error
 
 
 def is_reporting_process(arguments: Sequence[str]) -> bool:

@@ -22,6 +22,7 @@ from bioattn.store.shards import ShardRecord, parse_record, table_line
 from bioattn.store.writer import result_file
 from bioattn.system.shard import Shard
 from tests.contents import assert_same_content
+from tests.result_files import part_of
 from tests.store.conftest import TREATMENTS, make_arrays, make_layout, make_samples
 
 LAYOUT = make_layout(AttentionOptions(value_weighted=True))
@@ -44,7 +45,7 @@ def write(path, number, rows, *, shard=None, size=7, stop_at=None, resume=False,
         for first in range(rows.start + len(writer.ids), rows.stop, size):
             if stop_at is not None and first >= stop_at:
                 raise Interrupted("stopped", 130)
-            writer.append(all_rows(number).part(slice(first, min(first + size, rows.stop))))
+            writer.append(part_of(all_rows(number), slice(first, min(first + size, rows.stop))))
     return path
 
 
@@ -113,7 +114,7 @@ def test_an_error_in_a_run_that_went_on_keeps_what_was_done(tmp_path):
         pytest.raises(ZeroDivisionError),
         result_file(path, LAYOUT, 23, settings=SETTINGS, resume=True) as writer,
     ):
-        writer.append(all_rows(23).part(slice(7, 9)))
+        writer.append(part_of(all_rows(23), slice(7, 9)))
         raise ZeroDivisionError
     assert inspect_file(partial_path(path)).figures["genes"] == 9
     write(path, 23, slice(0, 23), resume=True)

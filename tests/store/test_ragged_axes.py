@@ -28,6 +28,7 @@ from bioattn.store.shards import ShardRecord
 from bioattn.store.writer import result_file
 from bioattn.system.shard import Shard
 from tests.contents import assert_same_content
+from tests.result_files import part_of
 
 LENGTHS = [7, 12, 3, 12, 9]
 HEADS = 2
@@ -88,7 +89,7 @@ def write(path, layout, options, cuts=()):
     block, own = block_of(options, LENGTHS)
     with result_file(path, layout, len(LENGTHS)) as writer:
         for first, stop in itertools.pairwise((0, *cuts, len(LENGTHS))):
-            writer.append(block.part(slice(first, stop)))
+            writer.append(part_of(block, slice(first, stop)))
     return own
 
 
@@ -173,10 +174,10 @@ def test_places_have_the_names_of_their_sample(tmp_path, options, per_sample):
     block = Block(replace(block.samples, lists={"n": names}), block.arrays)
     path = tmp_path / "a.h5"
     with suppress(KeyboardInterrupt), result_file(path, layout, len(LENGTHS)) as writer:
-        writer.append(block.part(slice(2)))
+        writer.append(part_of(block, slice(2)))
         raise KeyboardInterrupt
     with result_file(path, layout, len(LENGTHS), resume=True) as writer:
-        writer.append(block.part(slice(2, None)))
+        writer.append(part_of(block, slice(2, None)))
     assert validate_file(path) == []
     group = "sites/sequence.layers"
     with open_attention(path) as attention:
