@@ -8,7 +8,7 @@ import logging
 import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ from bioattn.training.distributed import ALONE, Processes
 from bioattn.training.settings import TrainingCommand
 from bioattn.training.state import STATE_FILES, Job, job_differences, state_file
 from bioattn.training.task import Results, Task
-from bioattn.training.trainer import Trainer, TrainingEvents
+from bioattn.training.trainer import Trainer
 
 LOGGER = logging.getLogger("bioattn")
 JOB = "job"
@@ -95,9 +95,9 @@ def train(
             if processes.count > 1:
                 processes.warn_of_idle(*training.work_per_step)
             LOGGER.info(f"training {training.summary}")
-            events = None
+            log = None
             if settings.log_dir is not None and processes.is_first:
-                events = TrainingEvents(Path(settings.log_dir, *([str(number)] if number else [])), output)
+                log = Path(settings.log_dir, *([str(number)] if number else []))
             trainers.append(
                 Trainer(
                     task=training,
@@ -106,11 +106,11 @@ def train(
                     progress=progress,
                     stop=stop or StopRequest(),
                     processes=processes,
-                    events=events,
+                    output=output,
+                    log_dir=log,
                 )
             )
-            with closing(events) if events is not None else nullcontext():
-                trainers[-1].run(resume=settings.resume)
+            trainers[-1].run(resume=settings.resume)
         return None if partial is None else _finish(task, trainers, partial, output, progress)
 
 

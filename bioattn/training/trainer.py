@@ -40,43 +40,32 @@ TRAINING, VALIDATION = "training_", "validation_"
 """How the columns of a history begin that make a group of curves."""
 
 
-class TrainingEvents:
-    """Events of one run in a folder; the step of an event is the number of updates before it."""
+def open_events(folder: Path, output: Path, step: int) -> Any:
+    """A writer of TensorBoard events that goes on at update `step`: later ones, which an interrupted run left, are
+    hidden. output: the model folder, which is replaced as a whole and so holds no logs.
 
-    def __init__(self, folder: Path, output: Path) -> None:
-        """output: the model folder, which is replaced as a whole and so holds no logs.
+    Raises: BioattnError when TensorBoard is not installed; SettingsError for a folder in `output`.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise BioattnError(
+            "log_dir needs tensorboard, which is not installed: pip install tensorboard"
+        ) from error
+    if folder.resolve().is_relative_to(output.resolve()):
+        raise SettingsError(f"log_dir {folder}: is in the model folder {output}; give one beside it")
+    return SummaryWriter(str(folder), purge_step=step)  # type: ignore[no-untyped-call]
 
-        Raises: BioattnError when TensorBoard is not installed; SettingsError for a folder in `output`.
-        """
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise BioattnError(
-                "log_dir needs tensorboard, which is not installed: pip install tensorboard"
-            ) from error
-        if folder.resolve().is_relative_to(output.resolve()):
-            raise SettingsError(f"log_dir {folder}: is in the model folder {output}; give one beside it")
-        self._new_writer: Any = SummaryWriter
-        self._folder = folder
-        self._writer: Any = None
 
-    def begin(self, step: int) -> None:
-        """Go on at `step`: events of later steps, which an interrupted run left, are hidden."""
-        self._writer = self._new_writer(str(self._folder), purge_step=step)
-
-    def add(self, step: int, row: Mapping[str, float]) -> None:
-        """Write the figures of a row of the history; `training_loss` is the curve `training/loss`."""
-        try:
-            for name, value in row.items():
-                group = next((each for each in (TRAINING, VALIDATION) if name.startswith(each)), "")
-                self._writer.add_scalar(f"{group[:-1] or 'training'}/{name.removeprefix(group)}", value, step)
-            self._writer.flush()
-        except OSError as error:
-            raise unwritable(self._folder, error) from error
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+def add_events(writer: Any, step: int, row: Mapping[str, float]) -> None:
+    """Write the figures of a row of the history; `training_loss` is the curve `training/loss`."""
+    try:
+        for name, value in row.items():
+            group = next((each for each in (TRAINING, VALIDATION) if name.startswith(each)), "")
+            writer.add_scalar(f"{group[:-1] or 'training'}/{name.removeprefix(group)}", value, step)
+        writer.flush()
+    except OSError as error:
+        raise unwritable(Path(writer.log_dir), error) from error
 
 
 def update_weights(
@@ -123,7 +112,9 @@ class Trainer:
     progress: Progress
     stop: StopRequest
     processes: Processes
-    events: TrainingEvents | None = None
+    output: Path
+    """The model folder."""
+    log_dir: Path | None = None
     """Where the first process logs the rounds."""
     position: Position = field(default_factory=Position, init=False)
     best_weights: dict[str, Tensor] = field(default_factory=dict, init=False)
@@ -158,8 +149,7 @@ class Trainer:
                 self.position, task.model, self.average.model, self.optimizer
             )
         done = self.ends[self.position.round] + self.position.step
-        if self.events is not None:
-            self.events.begin(done)
+        self.events = None if self.log_dir is None else open_events(self.log_dir, self.output, done)
         self.progress.begin("training", self.ends[-1])
         self.progress.advance(done)
         if done and self.processes.is_first:
@@ -174,6 +164,8 @@ class Trainer:
         ):
             self._run_round(rounds[self.position.round])
         self.progress.end()
+        if self.events is not None:
+            self.events.close()
         if self.processes.is_first:
             self._tell_end(time.monotonic() - began)
 
@@ -273,7 +265,7 @@ class Trainer:
             self.best_weights = {name: each.detach().cpu().clone() for name, each in weights.items()}
         self._tell_round(row, judgement)
         if self.events is not None:
-            self.events.add(self.ends[position.round], row)
+            add_events(self.events, self.ends[position.round], row)
         position.step = 0
         position.round_loss = 0.0
 

@@ -4,12 +4,12 @@ It adds --quiet, --verbose and --log-format, checks the paths that were given, a
 time, of what the command returns.
 """
 
-import functools
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
 from enum import Enum
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
@@ -91,7 +91,27 @@ def command(words: str) -> Callable[[Callable[..., Result]], Callable[..., Resul
     Its first parameter must be `reporter`, the defaults of the others fields made by `argument` or `option`. It
     returns what it wants to have recorded.
     """
-    return functools.partial(COMMANDS.setdefault, words)
+    return partial(COMMANDS.setdefault, words)
+
+
+_last = partial(typer.Option, rich_help_panel=GROUPS[-1])
+
+
+def _shared(
+    *,
+    record: Annotated[
+        Path | None,
+        _last(
+            help="Record of the run [default: bioattn-records/NAME.json beside the output].", metavar="FILE"
+        ),
+    ] = None,
+    no_record: Annotated[bool, _last("--no-record", help="Write no record of the run.")] = False,
+    quiet: Annotated[bool, _last("--quiet", "-q", help="Only warnings and errors on stderr.")] = False,
+    verbose: Annotated[bool, _last("--verbose", "-v", help="More detail on stderr.")] = False,
+    log_format: Annotated[LogFormat, _last(help="Messages as text or JSON lines.")] = LogFormat.TEXT,
+    typer_context: typer.Context,
+) -> None:
+    """The options that every command has."""
 
 
 def with_report(function: Callable[..., Result]) -> Callable[..., None]:
@@ -100,7 +120,7 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
     declared = {name: (one.annotation, one.default) for name, one in list(signature.parameters.items())[1:]}
     own = [one for name, (kind, field) in declared.items() for one in parameters(name, kind, field)]
 
-    @functools.wraps(function)
+    @wraps(function)
     def run(
         *,
         record: Path | None,
@@ -138,49 +158,10 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
         if done is not None and done.failure is not None:
             raise BioattnError(done.failure)
 
-    shown = [*map(_for_typer, own), *_SHARED]
+    shown = [*map(_for_typer, own), *inspect.signature(_shared).parameters.values()]
     run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in shown}
     return run
-
-
-_SHARED = [
-    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-    for name, default, annotation in (
-        (
-            "record",
-            None,
-            Annotated[
-                Path | None,
-                typer.Option(
-                    help="Record of the run [default: bioattn-records/NAME.json beside the output].",
-                    metavar="FILE",
-                    rich_help_panel=GROUPS[-1],
-                ),
-            ],
-        ),
-        (
-            "no_record",
-            False,
-            Annotated[
-                bool,
-                typer.Option("--no-record", help="Write no record of the run.", rich_help_panel=GROUPS[-1]),
-            ],
-        ),
-        (
-            "quiet",
-            False,
-            Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors on stderr.")],
-        ),
-        ("verbose", False, Annotated[bool, typer.Option("--verbose", "-v", help="More detail on stderr.")]),
-        (
-            "log_format",
-            LogFormat.TEXT,
-            Annotated[LogFormat, typer.Option("--log-format", help="Messages as text or JSON lines.")],
-        ),
-        ("typer_context", inspect.Parameter.empty, typer.Context),
-    )
-]
 
 
 def _check(own: Sequence[Parameter], arguments: Mapping[str, Any], record: Path | None) -> None:

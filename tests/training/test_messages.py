@@ -12,7 +12,7 @@ from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.promoter.training.baselines import Baseline, best_simple
 from bioattn.system.signals import StopRequest
 from bioattn.training.predicted_tokens import Evaluation, Row
-from bioattn.training.trainer import TrainingEvents
+from bioattn.training.trainer import add_events, open_events
 from bioattn_cli.main import main
 from tests.training.runs import (
     EVOFORMER,
@@ -152,9 +152,8 @@ def test_events_are_the_history_also_of_a_resumed_run(dataset_path, tmp_path):
         train(job, progress=StopAfter(14, request), stop=request)
     assert [step for step, _ in events_of(tmp_path / "log")["training/loss"]] == [10]
     # As a run leaves it that is killed after it logged a round and before it saved its state.
-    killed = TrainingEvents(tmp_path / "log", tmp_path / "m")
-    killed.begin(14)
-    killed.add(20, {"training_loss": 99.0})
+    killed = open_events(tmp_path / "log", tmp_path / "m", 14)
+    add_events(killed, 20, {"training_loss": 99.0})
     killed.close()
     train(job, resume=True)
     header, *rows = [line.split(",") for line in (tmp_path / "m" / "history.csv").read_text().splitlines()]
