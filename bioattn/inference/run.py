@@ -199,8 +199,6 @@ class RunSummary:
     """Size of the result file; 0 without one."""
     resumed_samples: int = 0
     """Samples whose results an interrupted run had left."""
-    sites: Mapping[str, tuple[int, ...]]
-    """Attention sites of the result file, and the shape of their last array."""
 
 
 def run_work(
@@ -244,7 +242,7 @@ def run_work(
         raise Interrupted(f"{stop}; no predictions were kept, run again", stop.exit_code) from stop
     finally:
         progress.end()
-    return RunSummary(num_samples=number, sites={})
+    return RunSummary(num_samples=number)
 
 
 def _run_to_file(
@@ -295,16 +293,8 @@ def _run_to_file(
         )
         code = stop.exit_code if isinstance(stop, Interrupted) else 130
         raise Interrupted(f"stopped after {done:,} of {number:,} {noun}s; {kept}", code) from stop
-    return RunSummary(
-        num_samples=number,
-        num_bytes=file.output.stat().st_size,
-        resumed_samples=resumed,
-        sites={
-            group.path.removeprefix(f"{SITES}/"): (number, *group.shape(group.arrays[-1]))
-            for group in layout.groups
-            if group.path.startswith(f"{SITES}/")
-        },
-    )
+    size = file.output.stat().st_size
+    return RunSummary(num_samples=number, num_bytes=size, resumed_samples=resumed)
 
 
 def _written(

@@ -9,7 +9,7 @@ from bioattn.io.files import read_json
 from bioattn.models.evaluation import METRIC_TITLES, read_evaluation
 from bioattn.models.family import CONFIG, WEIGHTS, Family, load_runner
 from bioattn.models.training_history import find_history
-from bioattn.store.kinds import FileKind, Problem, Sample, error, sample_name, shown_as
+from bioattn.store.kinds import FileKind, Problem, Sample, sample_name, shown_as
 from bioattn.store.training_record import read_training_record
 from bioattn.text import some
 
@@ -66,7 +66,7 @@ def _validate(folder: Path, describe: Callable[[Path], dict[str, Any]]) -> list[
         if hasattr(runner, "trial"):  # which runs the model on a small input, and which not every family has
             runner.trial()
     except NotFiniteError as problem:
-        return [error(WEIGHTS, f"gives NaN or infinite {problem} for a random input; use another model")]
+        return [Problem(WEIGHTS, f"gives NaN or infinite {problem} for a random input; use another model")]
     return []
 
 

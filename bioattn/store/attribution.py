@@ -1,7 +1,6 @@
 """Attribution: a file of results with one group, `attribution` (`docs/formats/attribution.md`)."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,6 +146,4 @@ class Attribution(Results):
         return LabelledArray(name="attribution", values=values, coordinates=kept, long_name="contribution")
 
 
-def open_attribution(path: Path | str) -> Attribution:
-    """Open an attribution file for reading, also as a context. Raises: as `Results.open`."""
-    return Attribution.open(path)
+open_attribution = Attribution.open

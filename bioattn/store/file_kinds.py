@@ -20,7 +20,7 @@ from bioattn.store.kinds import FileKind, ReportInput, ResultTable, hdf5, read_t
 from bioattn.store.reader import Attention, Results
 from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
-from bioattn.store.shards import PART_START, SHARD, SHARD_INPUTS, parse_record, shard_of_hdf5, shard_of_table
+from bioattn.store.shards import PART_START, shard_of_hdf5, shard_of_table
 from bioattn.store.windows import PROMOTERS
 from bioattn.text import counted, some
 
@@ -202,20 +202,19 @@ def _read_table(path: Path) -> tuple[list[str], Iterator[list[str]]]:
 
 
 def _rows(path: Path, reader: Any, num_columns: int, tabs: bool) -> Iterator[list[str]]:
-    none_of_ours = f"{path}: is none of the files bioattn reads or writes"
+    none_of_ours = "" if tabs else "; this is none of the files bioattn reads or writes"
     number = 0
     try:
         for number, cells in enumerate(filter(None, reader), start=1):
             if len(cells) != num_columns:
                 problem = f"has {counted(len(cells), 'column')}, the header has {num_columns}"
-                if number == 1 and not tabs:  # any text may have a comma in its first line
-                    raise FormatError(f"{none_of_ours} (line {reader.line_num} {problem})")
-                raise FormatError(f"{path}:{reader.line_num}: {problem}")
+                # Any text may have a comma in its first line.
+                raise FormatError(f"{path}:{reader.line_num}: {problem}{none_of_ours if number == 1 else ''}")
             yield cells
     except csv.Error as problem:
         raise FormatError(f"{path}:{reader.line_num}: is no row of a table ({problem})") from problem
     if not number and not tabs:
-        raise FormatError(f"{none_of_ours} (a line with commas and no rows below)")
+        raise FormatError(f"{path}:1: a line with commas and no rows below{none_of_ours}")
 
 
 FILE_KINDS: Sequence[FileKind] = (
@@ -241,13 +240,6 @@ FILE_KINDS: Sequence[FileKind] = (
         "part of a table of predictions",
         starts_with(PART_START.encode()),
         _describe_part,
-    ),
-    FileKind(
-        "shard",
-        "record of a part of a sharded run",
-        lambda candidate: isinstance(candidate.json, dict) and {SHARD, SHARD_INPUTS} <= set(candidate.json),
-        lambda path: parse_record(read_json(path), str(path)).figures(),
-        read_json,
     ),
     FileKind(
         "run-record",

@@ -4,14 +4,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError
 from bioattn.io.files import sha256_of
 from bioattn.io.records import recorded_digest
-from bioattn.store.kinds import FileKind, Problem, Severity, error, recognise, warning
+from bioattn.store.kinds import FileKind, Problem, recognise
 from bioattn.store.shards import SHARD_FILE, read_shard_file
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import shortened, some
@@ -52,7 +52,7 @@ def validate_file(path: Path, progress: Progress = SILENT) -> list[Problem]:
 
 def is_valid(problems: list[Problem]) -> bool:
     """Whether none of the problems is an error."""
-    return not any(problem.severity is Severity.ERROR for problem in problems)
+    return not any(problem.is_error for problem in problems)
 
 
 def validate_content(path: Path, progress: Progress) -> list[Problem]:
@@ -70,7 +70,7 @@ def validate_content(path: Path, progress: Progress) -> list[Problem]:
 def validate_members(members: Iterable[Path], progress: Progress) -> list[Problem]:
     """Everything wrong with the content of files of a folder; places begin with the name of the file."""
     return [
-        replace(problem, where=f"{path.name}{'/' if path.is_dir() else ' '}{problem.where}".rstrip(" /"))
+        problem._replace(where=f"{path.name}{'/' if path.is_dir() else ' '}{problem.where}".rstrip(" /"))
         for path in sorted(members)
         for problem in validate_content(path, progress)
     ]
@@ -80,8 +80,8 @@ def _of_error(path: Path, problem: BioattnError) -> Problem:
     """The sentence of an error as a problem, the line in its place."""
     sentence = str(problem)
     if located := re.match(re.escape(f"{path}:") + r"(\d+): ", sentence):
-        return error(f"line {located[1]}", sentence[located.end() :])
-    return error("", sentence.removeprefix(f"{path}: "))
+        return Problem(f"line {located[1]}", sentence[located.end() :])
+    return Problem("", sentence.removeprefix(f"{path}: "))
 
 
 def _against_record(path: Path) -> list[Problem]:
@@ -91,10 +91,12 @@ def _against_record(path: Path) -> list[Problem]:
     try:
         recorded = recorded_digest(path)
     except BioattnError as problem:
-        return [warning("", f"a run record beside it is damaged: {problem}")]
+        return [Problem("", f"a run record beside it is damaged: {problem}", is_error=False)]
     if recorded is None or recorded[1] in (None, sha256_of(path)):
         return []
-    return [warning("", f"is not the file that {recorded[0].name} speaks of (SHA-256 differs)")]
+    return [
+        Problem("", f"is not the file that {recorded[0].name} speaks of (SHA-256 differs)", is_error=False)
+    ]
 
 
 _KEYED_BY_NAME = frozenset({"failed", "inputs", "outputs", "settings", "sites", "chains"})
@@ -166,7 +168,7 @@ def several_results(
         problems = validate_members(members, progress)
         if (folder / SHARD_FILE).is_file():
             names = read_shard_file(folder)[1]
-            problems += [error(name, "is missing") for name in names if not (folder / name).is_dir()]
+            problems += [Problem(name, "is missing") for name in names if not (folder / name).is_dir()]
         return problems
 
     return FileKind(

@@ -9,10 +9,9 @@ import csv
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.dataset_file import DatasetKind
@@ -25,34 +24,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Severity(StrEnum):
-    """An error makes the file invalid; a warning does not."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong with a file."""
 
-    severity: Severity
     where: str
     """The dataset, field or line; empty for the file as a whole."""
     message: str
+    is_error: bool = True
+    """An error makes the file invalid; a warning does not."""
 
     def __str__(self) -> str:
-        return f"{self.severity}: {self.where + ': ' if self.where else ''}{self.message}"
-
-
-def error(where: str, message: str) -> Problem:
-    """A problem that makes the file invalid."""
-    return Problem(Severity.ERROR, shortened(where), shortened(message))
-
-
-def warning(where: str, message: str) -> Problem:
-    """A problem worth knowing."""
-    return Problem(Severity.WARNING, shortened(where), shortened(message))
+        severity = "error" if self.is_error else "warning"
+        return f"{severity}: {f'{shortened(self.where)}: ' if self.where else ''}{shortened(self.message)}"
 
 
 _ROOMS = ("models", "checks", "interpret", "store")
@@ -225,7 +208,7 @@ def dataset_kind(
     """Datasets. validate: gives sentences, which begin with the path. abilities: further fields of the kind."""
     if validate is not None:
         abilities["validate"] = lambda path, _: [
-            error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)
+            Problem("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)
         ]
     return FileKind(name, title, hdf5(container.format), describe, read, **abilities)
 

@@ -13,7 +13,7 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_json, sha256_of
 from bioattn.io.folders import check_output_folder, is_ours
-from bioattn.store.kinds import FileKind, Problem, error, folder_with
+from bioattn.store.kinds import FileKind, Problem, folder_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +95,9 @@ class RecordedFolder:
             path = folder / name
             try:
                 if sha256_of(path) != digest:
-                    problems.append(error(name, f"is not the file that {self.record} speaks of"))
+                    problems.append(Problem(name, f"is not the file that {self.record} speaks of"))
             except BioattnError as problem:
-                problems.append(error(name, str(problem).removeprefix(f"{path}: ")))
+                problems.append(Problem(name, str(problem).removeprefix(f"{path}: ")))
         return problems
 
     def kind(self, name: str, title: str, **abilities: Any) -> FileKind:

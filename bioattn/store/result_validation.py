@@ -19,7 +19,7 @@ from bioattn.io.hdf5 import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.attribution import ATTRIBUTION, SEQUENCE, VALUES
 from bioattn.store.choices import Reduction
 from bioattn.store.contents import Stored, read_samples
-from bioattn.store.kinds import Problem, error
+from bioattn.store.kinds import Problem
 from bioattn.store.schema import (
     ATTRIBUTION_FORMAT,
     FORMAT,
@@ -71,9 +71,9 @@ def validate_results(path: Path, progress: Progress = SILENT) -> list[Problem]:
                 with damage_named(path):
                     problems += _group_problems(file[group.path], group, samples, progress)
             if UNFINISHED in file.attrs:
-                problems.append(error("", "is unfinished: repeat the command that made it with --resume"))
+                problems.append(Problem("", "is unfinished: repeat the command that made it with --resume"))
     except BioattnError as problem:
-        problems.append(error("", str(problem).removeprefix(f"{path}: ")))
+        problems.append(Problem("", str(problem).removeprefix(f"{path}: ")))
     finally:
         progress.end()
     return problems
@@ -83,16 +83,16 @@ def _table_problems(file: h5py.File, layout: FileLayout, samples: Samples) -> It
     """What is wrong with the attributes of the root, and with the names and lists of the samples."""
     for name in _NEEDED[layout.format] + (_NEEDED_OF_PROMOTERS if layout.inputs == PROMOTERS else ()):
         if name not in file.attrs:
-            yield error("/", f"the attribute {name!r} is missing")
+            yield Problem("/", f"the attribute {name!r} is missing")
     if layout.format == ATTRIBUTION_FORMAT and all(group.path != ATTRIBUTION for group in layout.groups):
-        yield error(f"/{ATTRIBUTION}", "the group is missing")
+        yield Problem(f"/{ATTRIBUTION}", "the group is missing")
     columns = samples.columns
     if len({len(values) for values in columns.values()}) > 1:
-        yield error("/samples", "the columns differ in length")
+        yield Problem("/samples", "the columns differ in length")
         return
     twice = next((name for name, times in Counter(samples.ids).items() if times > 1), None)
     if twice is not None:
-        yield error("/samples/id", f"{twice!r} occurs more than once")
+        yield Problem("/samples/id", f"{twice!r} occurs more than once")
     for listed in layout.lists:
         for number, (values, length) in enumerate(
             zip(samples.lists[listed.name], columns[listed.lengths], strict=True)
@@ -100,7 +100,7 @@ def _table_problems(file: h5py.File, layout: FileLayout, samples: Samples) -> It
             has = 0 if values is None else len(values)
             if has != length and not (values is None and listed.dtype == TEXT):  # names are optional
                 where = f"/samples/{listed.name}/{sample_group(number)}"
-                yield error(where, f"has {has} entries for {length} {listed.lengths}")
+                yield Problem(where, f"has {has} entries for {length} {listed.lengths}")
 
 
 def _group_problems(
@@ -112,21 +112,21 @@ def _group_problems(
     arrays |= {SEQUENCE} if group.path == ATTRIBUTION else set()
     missing = arrays - {array.name for array in group.arrays}
     if missing and (len(samples) or not group.per_sample):
-        yield from (error(f"{holder.name}/{name}", "the dataset is missing") for name in sorted(missing))
+        yield from (Problem(f"{holder.name}/{name}", "the dataset is missing") for name in sorted(missing))
         return
     if not group.per_sample:
         if strings(holder[SAMPLE]) != samples.ids:
-            yield error(f"{holder.name}/{SAMPLE}", "differs from /samples/id")
+            yield Problem(f"{holder.name}/{SAMPLE}", "differs from /samples/id")
         yield from _array_problems(holder, group, samples, None, progress)
         return
     names = [sample_group(number) for number in range(len(samples))]
     for name in sorted({*names} ^ {*holder}):
-        yield error(f"{holder.name}/{name}", "is missing" if name in names else "belongs to no sample")
+        yield Problem(f"{holder.name}/{name}", "is missing" if name in names else "belongs to no sample")
     for number, name in enumerate(names):
         if name in holder:
             if (said := text_attribute(holder[name], SAMPLE)) != samples.ids[number]:
                 where = f"{holder.name}/{name}"
-                yield error(where, f"says that it is of {said!r}, /samples says {samples.ids[number]!r}")
+                yield Problem(where, f"says that it is of {said!r}, /samples says {samples.ids[number]!r}")
             yield from _array_problems(holder[name], group, samples, number, progress)
         progress.advance()
 
@@ -142,13 +142,13 @@ def _array_problems(
         found, shape = holder[array.name].shape, (*before, *group.shape(array, lengths))
         if found != shape:
             fits = False
-            yield error(f"{holder.name}/{array.name}", f"has shape {found}, {shape} is needed")
+            yield Problem(f"{holder.name}/{array.name}", f"has shape {found}, {shape} is needed")
     told = not fits
     for first, slab in _slabs(holder, group, len(samples), number) if fits else ():
         problem = None if told else _wrong_value(group, slab, samples, first)
         if problem is not None:
             name, place, message = problem
-            yield error(f"{holder.name}/{name}", f"{samples.ids[first + place]!r}: {message}")
+            yield Problem(f"{holder.name}/{name}", f"{samples.ids[first + place]!r}: {message}")
             told = True
         progress.advance(len(next(iter(slab.values()))) if number is None else 0)
 

@@ -16,7 +16,10 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 import typer
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.files import check_apart, check_output, check_parent, run_record_path, unreadable
+from bioattn.io.folders import already_there
 from bioattn.io.hub import local_model
+from bioattn.io.records import write_run_record
 from bioattn.io.settings import Parameter, Writes, filled, is_one_setting, parameters
 from bioattn.models.family import is_parameter_file
 from bioattn.models.running import RunReport
@@ -169,8 +172,6 @@ def _check(own: Sequence[Parameter], arguments: Mapping[str, Any], record: Path 
 
     What else may be wrong with an input is for its reader to say. Raises: BioattnError.
     """
-    from bioattn.io.files import check_apart, check_output, check_parent, unreadable
-    from bioattn.io.folders import already_there
 
     inputs = [one for one in own if one.said.writes is None]
     given = [path for one in inputs for path in _paths(one, arguments)]
@@ -226,8 +227,6 @@ def _write_record(
     place: Path | None,
 ) -> None:
     """Write the run record. place: None for the usual one."""
-    from bioattn.io.files import run_record_path
-    from bioattn.io.records import write_run_record
 
     inputs: dict[str, Path] = {}
     for one in own:

@@ -64,7 +64,7 @@ class CountingFamily:
 
     def file_kinds(self):
         from bioattn.models.model_kind import model_kind
-        from bioattn.store.kinds import error
+        from bioattn.store.kinds import Problem
         from bioattn.store.kinds import FileKind, ReportInput, ResultTable, Sample, json_object
 
         def report(path):
@@ -81,7 +81,7 @@ class CountingFamily:
             matches=json_object("counting"),
             describe=lambda path: {"letters": len(read_json(path)["counts"])},
             validate=lambda path, _: [
-                error(letter, "is negative") for letter, n in read_json(path)["counts"].items() if n < 0
+                Problem(letter, "is negative") for letter, n in read_json(path)["counts"].items() if n < 0
             ],
             report=report,
             multiqc=lambda path: Sample("x", {"general": {"promoters": len(read_json(path)["counts"])}}),

@@ -18,7 +18,7 @@ from bioattn.models.evoformer.family import FAMILY
 from bioattn.models.family import CONFIG, imported
 from bioattn.models.model_kind import model_kind
 from bioattn.store.inspection import several_results, validate_members
-from bioattn.store.kinds import FileKind, Problem, Sample, error, folder_with, hdf5, shown_as
+from bioattn.store.kinds import FileKind, Problem, Sample, folder_with, hdf5, shown_as
 from bioattn.structures.predictions import (
     ALIGNED_ERROR,
     DISTOGRAM,
@@ -144,11 +144,11 @@ def _validate_arrays(path: Path, _progress: Progress) -> list[Problem]:
 def _problems(file: h5py.File) -> Iterator[Problem]:
     version = int(file.attrs.get("format_version", 0))
     if version != FORMAT_VERSION:
-        yield error("", f"has format version {version}, this bioattn reads {FORMAT_VERSION}")
+        yield Problem("", f"has format version {version}, this bioattn reads {FORMAT_VERSION}")
         return
     is_distogram = text_attribute(file, "format") == DISTOGRAM_FORMAT
     required = [*_SCALES, *(_OF_DISTOGRAM if is_distogram else ())]
-    if missing := [error(name, "is missing") for name in required if name not in file]:
+    if missing := [Problem(name, "is missing") for name in required if name not in file]:
         yield from missing
         return
     size = len(file["column_i"])
@@ -156,15 +156,15 @@ def _problems(file: h5py.File) -> Iterator[Problem]:
         if node.ndim < 2:
             continue
         if is_distogram and node.shape[:2] != (size, size):
-            yield error(name, f"has shape {node.shape} for {size} columns")
+            yield Problem(name, f"has shape {node.shape} for {size} columns")
             continue
         for start in range(0, len(node), _ROWS_AT_ONCE):
             part = node[start : start + _ROWS_AT_ONCE]
             if not np.isfinite(part).all():
-                yield error(name, "holds NaN or infinite values")
+                yield Problem(name, "holds NaN or infinite values")
                 break
             if name == "probability" and np.any(np.abs(part.sum(-1) - 1) > _TOLERANCE):
-                yield error(name, f"does not sum to 1 in rows {start} and on")
+                yield Problem(name, f"does not sum to 1 in rows {start} and on")
                 break
 
 

@@ -23,7 +23,7 @@ from bioattn.models.evoformer.parameter_table import from_canonical, model_rows
 from bioattn.models.evoformer.run import LoadedEvoformerModel, load_evoformer_model
 from bioattn.models.family import WEIGHTS
 from bioattn.models.model_folder import model_files
-from bioattn.store.kinds import Problem, error
+from bioattn.store.kinds import Problem
 from bioattn.system.progress import SILENT, Progress
 
 
@@ -150,7 +150,7 @@ def validate_parameters(path: Path, _progress: Progress = SILENT) -> list[Proble
     if zipfile.is_zipfile(path):  # torch does not compare check sums
         with zipfile.ZipFile(path) as archive:
             if (damaged := archive.testzip()) is not None:
-                return [error(damaged, "is damaged; fetch the file again")]
+                return [Problem(damaged, "is damaged; fetch the file again")]
     return []
 
 

@@ -147,9 +147,8 @@ def _run(
     scope = f"{counted(summary.num_samples, 'promoter')} × {counted(number, 'treatment')}"
     written = {path: f"wrote {path}: predictions of {scope}" for path in streamed}
     if attention is not None:
-        sites = ", ".join(f"{name} {shape}" for name, shape in summary.sites.items())
         size = human_bytes(summary.num_bytes)
-        written[attention] = f"wrote {attention}: attention of {scope}, {size}: {sites}"
+        written[attention] = f"wrote {attention}: attention of {scope}, {size}"
     return RunReport(
         *leaning,
         *written.values(),

@@ -6,11 +6,16 @@ from pathlib import Path
 import typer
 
 from bioattn.choices import Subset
+from bioattn.errors import SettingsError
 from bioattn.interpret.choices import AttributionBaseline, CurveSettings, KnownMotifSettings, MethodSettings
+from bioattn.io.files import check_apart, write_json
 from bioattn.io.settings import FORCE, RESUME, SEED, SHARD, THREADS, Writes, argument, option, table
 from bioattn.models.running import RunReport
 from bioattn.store.choices import Method
 from bioattn.system.device import DEVICE, Device
+from bioattn.system.shard import parse_shard
+from bioattn.system.signals import stop_on_signals
+from bioattn.text import counted, human_bytes, percentage, quoted
 from bioattn_cli import options
 from bioattn_cli.command import command
 from bioattn_cli.reporting import Reporter
@@ -42,14 +47,10 @@ def attribution(
 
     bioattn explain attribution model promoters.fa -o explain.h5 --treatment heat --genes genes.txt
     """
-    from bioattn.errors import SettingsError
     from bioattn.inference.runner import with_ability
     from bioattn.interpret.attribution import run_attribution
     from bioattn.models.family import load_runner
     from bioattn.promoters.treatments import read_treatment_table, select_treatments
-    from bioattn.system.device import choose_device, describe_device, set_threads
-    from bioattn.system.shard import parse_shard
-    from bioattn.text import counted, human_bytes
 
     part = None if shard is None else parse_shard(shard)
     of_path = settings.steps != 50 or settings.baseline is not AttributionBaseline.UNIFORM
@@ -58,12 +59,10 @@ def attribution(
         raise SettingsError(
             f"{flag} is for --method integrated-gradients, not {settings.method}; leave it out"
         )
-    set_threads(threads)
-    chosen = choose_device(device)
+    chosen = reporter.device(device, threads)
     loaded = with_ability(
         load_runner(model, chosen), "predictor", "be explained base by base: they predict no responses"
     )
-    reporter.say(f"running on {describe_device(chosen)}")
     table = None if treatment_table is None else read_treatment_table(treatment_table)
     treatments = select_treatments(loaded.treatments, treatment, table)
     summary, completeness = run_attribution(
@@ -115,7 +114,6 @@ def response_curve(
     bioattn explain response-curve responses.tsv treatments.tsv -o curves.json --along minutes --series group
     """
     from bioattn.interpret.response_curve import response_curves
-    from bioattn.text import quoted
 
     curves = response_curves(responses, treatment_table, settings, predictions)
     if curves.not_measured:
@@ -160,10 +158,8 @@ def heads(
     bioattn explain heads model X.dataset.h5 -o heads --prune-to 2 --pruned-model small
     """
     from bioattn.interpret.heads import explain_heads
-    from bioattn.system.device import choose_device, set_threads
 
-    set_threads(threads)
-    chosen = choose_device(device.value)
+    chosen = reporter.device(device, threads)
     said = explain_heads(
         model,
         dataset,
@@ -219,7 +215,6 @@ def motifs(
     bioattn explain motifs attention.h5 explain.h5 -o motifs.tsv --expected expected.tsv --motifs JASPAR.meme
     """
     from bioattn.interpret.motifs.known_motifs import score_known_motifs, write_known_motifs
-    from bioattn.text import counted, percentage
 
     found = score_known_motifs(
         results,
@@ -319,18 +314,13 @@ def check(
     pasted in, hill-climbing and a genetic algorithm. docs/models/diffusion.md explains each measure.
     """
     from bioattn.checks.engine import CheckSettings, Evidence, check_model, checkable
-    from bioattn.errors import SettingsError
-    from bioattn.io.files import check_apart, write_json
     from bioattn.models.family import load_runner
-    from bioattn.system.device import choose_device, describe_device, set_threads
-    from bioattn.system.signals import stop_on_signals
 
     if seeds is not None and controls is None:
         raise SettingsError(f"--seeds {seeds}: is for --controls, which says where retrained models are kept")
     if controls is not None:
         check_apart(output, [controls])
-    set_threads(threads)
-    chosen = choose_device(device)
+    chosen = reporter.device(device, threads)
     runner = load_runner(model, chosen)
     others = [load_runner(path, chosen) for path in other_model]
     writes_designs = hasattr(runner, "designs")
@@ -347,7 +337,6 @@ def check(
     ):
         if value and is_for_designs is not writes_designs:
             raise SettingsError(f"{flag}: is not for models of the family {runner.family}; leave it out")
-    reporter.say(f"running on {describe_device(chosen)}")
     if writes_designs:
         from bioattn.interpret.design_check import check_designs, model_oracle, read_designs
         from bioattn.promoters.dataset import read_dataset

@@ -5,9 +5,11 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bioattn.errors import SettingsError
 from bioattn.interpret.choices import MotifSettings, ScriptFormat, TrackSettings
 from bioattn.io.settings import FORCE, argument, option, table
 from bioattn.models.running import RunReport
+from bioattn.text import counted, human_bytes
 from bioattn_cli import options
 from bioattn_cli.command import command
 from bioattn_cli.reporting import Reporter
@@ -48,9 +50,7 @@ def arrays(
 
     modisco motifs -s arrays/sequences.npz -a arrays/heat.npz -n 2000 -o modisco.h5
     """
-    from bioattn.errors import SettingsError
     from bioattn.interpret.array_exports import SUFFIX, export_anndata, export_attribution
-    from bioattn.text import counted
 
     chosen: Any = {"treatments": treatment, "genes": genes, "progress": reporter.progress}
     if not output.name.endswith(SUFFIX):
@@ -107,7 +107,6 @@ def motifs(
     bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
     """
     from bioattn.interpret.motifs.export import export_motifs
-    from bioattn.text import counted
 
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     if not has_matplotlib:
@@ -165,7 +164,6 @@ def tracks(
     bioattn export tracks attention.h5 -o tracks --treatment heat --against control
     """
     from bioattn.interpret.tracks import export_tracks
-    from bioattn.text import counted, human_bytes
 
     record = export_tracks(
         attention,
@@ -217,13 +215,11 @@ def contacts(
     writes JSON (.json). Otherwise the name of the output chooses CASP RR (.rr) or a table (.tsv). Without
     --regression the output is a table of means over heads.
     """
-    from bioattn.errors import SettingsError
 
     if fit is not None and (regression is not None or sample is not None):
         raise SettingsError("--fit makes a regression and goes with neither --regression nor --sample")
     if fit is not None:
         from bioattn.interpret.contacts import fit_contacts, write_regression
-        from bioattn.text import counted
 
         if not output.name.endswith((".json", ".json.gz")):
             raise SettingsError(

@@ -20,6 +20,8 @@ from bioattn.io.settings import Settings, argument, declared_by, option, with_co
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.family import ability, families, family_of_parameters
 from bioattn.models.running import RunReport
+from bioattn.system.signals import stop_on_signals
+from bioattn.text import table_text
 from bioattn_cli import options
 from bioattn_cli.command import COMMANDS, Result, command
 from bioattn_cli.reporting import Reporter
@@ -56,8 +58,6 @@ def train(family: Any, settings: Any, reporter: Reporter) -> RunReport | None:
     was killed before it could write one.
     """
     from bioattn.checks.next_steps import Names, beaten
-    from bioattn.system.signals import stop_on_signals
-    from bioattn.text import table_text
     from bioattn.training import run as training
     from bioattn.training.distributed import joined_processes
 

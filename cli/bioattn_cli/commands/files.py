@@ -9,9 +9,11 @@ from pathlib import Path
 
 import typer
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.files import check_apart, check_output, unreadable
 from bioattn.io.settings import FORCE, Writes, argument, option
 from bioattn.models.running import RunReport
+from bioattn.text import counted, human_bytes, listed
 from bioattn_cli import options
 from bioattn_cli.command import command
 from bioattn_cli.reporting import Reporter, as_typed
@@ -65,12 +67,9 @@ def report(
 
     bioattn report promoters.fa demo.dataset.h5 model check.json --title demo -o demo_multiqc
     """
-    from bioattn.errors import SettingsError
-    from bioattn.io.files import check_apart, check_output
     from bioattn.report.collection import collect_report
     from bioattn.report.inputs import recognise_inputs
     from bioattn.report.page import write_page
-    from bioattn.text import counted, human_bytes, listed
 
     extra = [path for path in (annotation, motifs) if path is not None]
     recorded = {f"input {number}": path for number, path in enumerate([*inputs, *extra], start=1)}
@@ -104,7 +103,6 @@ def report(
 
 def _look_at_each(reporter: Reporter, files: Sequence[Path], look: Callable[[Path], bool]) -> bool:
     """Whether `look` is true of all; what it raises for one of several is told at once."""
-    from bioattn.io.files import unreadable
 
     good = True
     for file in files:
@@ -196,7 +194,6 @@ def merge(
     bioattn merge part-*.h5 -o attention.h5
     """
     from bioattn.store.merging import merge_shards
-    from bioattn.text import counted, listed
 
     to_stdout = str(output) == "-"
     summary = merge_shards(

@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bioattn.alignments.choices import ContactSettings, PreparationSettings, SearchSettings
+from bioattn.errors import SettingsError
+from bioattn.io.records import audit_path
 from bioattn.io.settings import THREADS, Writes, argument, option, table
 from bioattn.models.running import RunReport
 from bioattn.promoters.choices import DatasetSettings, ResponseColumns, WindowSettings
@@ -104,7 +106,6 @@ def dataset(
 
     Genes of one transcription unit (prepare promoters --operons) stay on one side of every split.
     """
-    from bioattn.io.records import audit_path
     from bioattn.promoters.assemble import DatasetInputs, prepare_dataset
     from bioattn.promoters.responses import response_source
 
@@ -156,7 +157,6 @@ def contacts(
     """
     from bioattn.alignments.contact_dataset import SPLIT_NAMES
     from bioattn.alignments.contact_preparation import prepare_contacts
-    from bioattn.io.records import audit_path
 
     rows = prepare_contacts(pairs, output, settings, mappings=mappings, progress=reporter.progress)
     return RunReport(
@@ -230,7 +230,6 @@ def msa(
     Warns of alignments whose rows agree no more than by chance, or with few effective sequences (Neff).
     """
     from bioattn.alignments.preparation import prepare_msa
-    from bioattn.errors import SettingsError
 
     if not databases and search != SearchSettings():
         flag = "--iterations" if search.iterations != 1 else "--max-evalue"

@@ -11,6 +11,8 @@ import typer
 
 from bioattn.errors import SettingsError
 from bioattn.interpret.choices import ScoredGenes, Upsampling
+from bioattn.io.files import write_json
+from bioattn.io.folders import check_output_folder
 from bioattn.io.settings import (
     CONFIG,
     FORCE,
@@ -25,6 +27,7 @@ from bioattn.io.settings import (
 from bioattn.models.running import RunReport
 from bioattn.sequences.choices import Alphabet
 from bioattn.simulate.description import Difficulty, PromoterSimulation
+from bioattn.text import counted
 from bioattn_cli import options
 from bioattn_cli.command import command
 from bioattn_cli.commands.families import settings_command
@@ -56,9 +59,7 @@ class SimulatePromoters(Settings):
 
 
 def _simulate_promoters(given: SimulatePromoters, reporter: Reporter) -> RunReport:
-    from bioattn.io.folders import check_output_folder
     from bioattn.simulate.promoters import simulate_promoters, simulation_settings, write_simulation
-    from bioattn.text import counted
 
     output = given.output
     check_output_folder(output, force=given.force)
@@ -160,7 +161,6 @@ def language(
     bioattn prepare language OUTPUT/sequences.fa --alphabet protein --split record
     """
     from bioattn.simulate.language import RepeatSimulation, write_repeats
-    from bioattn.text import counted
 
     simulation = RepeatSimulation(
         alphabet=alphabet, sequences=sequences, length=length, motif=motif, copies=copies, cue=cue, seed=seed
@@ -200,7 +200,6 @@ def score(
     """
     from bioattn.interpret.localisation import plain
     from bioattn.interpret.planted_scores import localisation_text, score_attention_and_predictions
-    from bioattn.io.files import write_json
 
     if split is not None and dataset is None:
         raise SettingsError(f"--split {split.value}: the split stands in the dataset; give it with --dataset")
