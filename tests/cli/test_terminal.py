@@ -198,14 +198,6 @@ def test_pipes_give_what_files_give(files, piped, monkeypatch):
     assert not list(files.glob("bioattn-piped-*"))
 
 
-def test_the_name_before_a_pipe_stays(files, piped):
-    for responses, output in (("x=heat.tsv", "a.dataset.h5"), (f"x={piped('heat.tsv')}", "b.dataset.h5")):
-        options = ("--split", "random", "-q")
-        assert main(["prepare", "dataset", "a.fa", responses, "-o", output, *options]) == 0
-    first, second = (Path(f"{name}.dataset.audit.tsv").read_text() for name in "ab")
-    assert first == second
-
-
 def test_messages_name_what_was_typed(files, piped, monkeypatch, capsys):
     Path("genes.gff3").write_text("chr1\tx\tgene\t0\t400\t.\t+\t.\tID=a\n")
     pipe = piped("genes.gff3")

@@ -2,13 +2,10 @@
 
 import bz2
 import errno
-import gzip
-import lzma
 import os
 import zipfile
 from pathlib import Path
 
-import h5py
 import pytest
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
@@ -26,13 +23,6 @@ def test_other_compressions_are_named(tmp_path):
     for name, packed in (("a.bz2", "bzip2"), ("a.zip", "zip archive"), ("a.zst", "zstd")):
         with pytest.raises(FormatError, match=rf"{name}: is .*{packed}.*gzip or xz"):
             list(read_lines(tmp_path / name))
-
-
-def test_hdf5_in_the_place_of_text_is_named(tmp_path):
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["a"] = 1
-    with pytest.raises(FormatError, match=r"x\.h5: is an HDF5 file, text is needed here$"):
-        list(read_lines(tmp_path / "x.h5"))
 
 
 def test_outputs_are_refused_early(tmp_path, monkeypatch):
@@ -89,13 +79,6 @@ def test_no_command_replaces_its_input(tmp_path, capsys):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_members_one_after_the_other_are_one_file(tmp_path, pack):
-    path = tmp_path / "x"
-    path.write_bytes(pack(b"a\nb") + pack(b"c\nd\n"))
-    assert list(read_lines(path)) == [(1, "a"), (2, "bc"), (3, "d")]
-
-
 @pytest.mark.parametrize("content", [b"", b"\0" * 20, b'\x10\0\0\0\0\0\0\0{"a": 1}        '])
 def test_what_is_damaged_is_said_to_be(tmp_path, content):
     (tmp_path / "x").write_bytes(content)
@@ -142,16 +125,6 @@ def test_a_folder_with_a_file_that_is_not_ours_is_never_removed(tmp_path, place,
         pass
     assert sorted(tmp_path.rglob("*")) == before
     assert mine.read_text() == "years"
-
-
-def test_a_file_where_the_folder_is_to_be_made_stays(tmp_path):
-    (tmp_path / "out.partial").write_text("mine")
-    with (
-        pytest.raises(BioattnError, match=r"out\.partial: is a file"),
-        atomic_folder(tmp_path / "out", NAMES),
-    ):
-        pass
-    assert (tmp_path / "out.partial").read_text() == "mine"
 
 
 def test_a_folder_that_cannot_get_its_name_leaves_the_earlier_one_in_its_place(tmp_path):

@@ -88,7 +88,7 @@ def test_structures_are_known_by_content(tmp_path, residues, write):
     ("text", "sentence"),
     [
         ("Dear colleague, thank you for the files.\n", "is none of the files"),
-        ("# Settings, all of them\n[model]\n", "bioattn reads or writes (line 2 has 1 column, "),
+        ("# Settings, all of them\n[model]\n", "is none of the files bioattn reads or writes"),
         ("a,b\n1,2\n1,2,3\n", "line 3: has 3 columns, the header has 2"),
         ("a\tb\n1\n", "line 2: has 1 column, the header has 2"),
         ("a,a\n1,2\n", "'a' names two columns"),
@@ -131,24 +131,6 @@ def test_simulations_are_known_by_folder_and_by_settings(tmp_path):
         assert validate_file(path) == []
 
 
-def test_run_records_keep_names_and_say_what_is_empty(tmp_path):
-    path = tmp_path / "x.run.json"
-    record = {
-        "command": ["bioattn", "run", "a file"],
-        "bioattn_version": "1",
-        "inputs": {"PF00249_1GUU_A": {"file": "a_b.a3m", "sha256": "ab"}},
-        "output": {"file": "out", "sha256": None},
-        "failed": {},
-    }
-    path.write_text(json.dumps(record))
-    lines = as_text(inspect_file(path), "x").splitlines()
-    assert "  command: bioattn run 'a file'" in lines
-    assert "    PF00249_1GUU_A:" in lines
-    assert "    sha256: none, it is no file" in lines
-    assert "  failed: none" in lines
-    assert "  bioattn version: 1" in lines
-
-
 A3M = ">q/1-5 the query\nMKVLE\n>a\nMK-LEgg\n>b\n--V--\n"
 
 
@@ -156,7 +138,6 @@ A3M = ">q/1-5 the query\nMKVLE\n>a\nMK-LEgg\n>b\n--V--\n"
     ("text", "rows", "columns", "first", "gaps", "inserted"),
     [
         (A3M, 3, 5, "q/1-5", "33.3 %", 2),
-        ("# STOCKHOLM 1.0\nx MKVL\ny MK-L\n//\n", 2, 4, "x", "12.5 %", 0),
         ("CLUSTAL W (1.83)\n\nx      MKVL\ny      MKVL\n", 2, 4, "x", "0 %", 0),
     ],
 )
