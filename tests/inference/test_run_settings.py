@@ -80,7 +80,6 @@ def test_bf16_is_near_fp32_and_not_the_same(model, tmp_path):
     [
         ((), 2, "--parameters FILE"),
         (("--model", "M", "--parameters", "M"), 2, "two models are called alike (trunk, trunk)"),
-        (("--model", "M", "--chunk", "few"), 2, "--chunk few"),
         (("--model", "M", "--recycles", 2), 1, "no recycling"),
         (("--model", "M", "--sites", "*"), 2, "--attention FILE"),
         (
@@ -88,13 +87,11 @@ def test_bf16_is_near_fp32_and_not_the_same(model, tmp_path):
             1,
             "no such attention site",
         ),
-        (("--model", "M", "--representations", "structure"), 1, "no structure module"),
-        (("--model", "X"), 1, "no such file"),
     ],
 )
 def test_options_that_cannot_be_met(options, code, said, trunk, tmp_path, capsys):
     path = write_fasta(tmp_path / "x.fasta")
-    names = {"M": trunk, "A": tmp_path / "att.h5", "X": tmp_path / "absent.npz"}
+    names = {"M": trunk, "A": tmp_path / "att.h5"}
     arguments = [names.get(str(option), option) for option in options]
     assert run(path, *arguments, "-o", tmp_path / "out") == code
     assert said in capsys.readouterr().err
@@ -108,10 +105,7 @@ def test_options_that_cannot_be_met(options, code, said, trunk, tmp_path, capsys
         ("[attention]\nheads = []\n", True, "run.toml [attention]: heads []: give at least one head"),
         ('[attention]\nreduce = "some"\n', True, "choose from none, mean-heads"),
         ("[attention]\ntop_k = 3\n", True, 'top_k is for reduce = "top-k"'),
-        ("[attention]\nhead = [1]\n", True, "did you mean heads?"),
-        ("[inputs]\nmax_extra_msa = 0\n", False, "run.toml [inputs]: max_extra_msa is 0"),
         ("[parameters]\nstructure_layers = 3\n", False, "knows its number"),
-        ("[parameters]\nstructure_layers = 0\n", False, "run.toml [parameters]: structure_layers is 0"),
         ("recycles = 3\n", False, "known are [inputs], [attention], [parameters]"),
     ],
 )
