@@ -1,10 +1,13 @@
 """Attention and attribution files of given arrays, for tests of whoever reads them."""
 
+import json
 from collections.abc import Mapping
 
+import h5py
 import numpy as np
 
 from bioattn.attention.site import AttentionSite, Axis
+from bioattn.io.hdf5 import put_array
 from bioattn.models.evoformer.sites import alignment_layout
 from bioattn.store.attribution import GAP, SEQUENCE, VALUES, attribution_file_layout
 from bioattn.store.choices import Method, Reduction
@@ -61,6 +64,15 @@ def part_of(block, rows):
         path: {name: values[rows] for name, values in group.items()} for path, group in block.arrays.items()
     }
     return Block(block.samples.part(rows), arrays)
+
+
+def with_attributes(path, **attributes):
+    """Let a file of results say more, or something else, of itself."""
+    with h5py.File(path, "r+") as file:
+        said = json.loads(file["layout"].asstr()[0])
+        said["attributes"] |= attributes
+        del file["layout"]
+        put_array(file, "layout", [json.dumps(said)])
 
 
 def write_promoters(path, layout, samples, arrays, predictions=None, *, blocks=1, **writer_options):

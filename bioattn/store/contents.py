@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from bioattn.attention.site import Axis
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.files import atomic_output
+from bioattn.io.files import atomic_output, parse_json
 from bioattn.io.hdf5 import damage_named, other_format, strings, text_attribute
 from bioattn.store import schema
-from bioattn.store.shards import SETTINGS, SHARD, SHARD_INPUTS, UNFINISHED, shard_of_hdf5
+from bioattn.store.shards import shard_of_hdf5
 
 if TYPE_CHECKING:
     import xarray
@@ -76,99 +76,37 @@ class LabelledArray:
         return pd.Series(self.values.reshape(-1), index=index, name=self.name)
 
 
-_ROOT = {"format", "format_version", "generated_by", "model_sha256", "inputs"}
-_ROOT |= {SHARD, SHARD_INPUTS, SETTINGS, UNFINISHED}
-_OF_AXES = ("axes", "axis_kinds", "axis_lengths")
-
-
 def stored_layout(path: Path, file: h5py.File) -> schema.FileLayout:
     """All that a file says but its samples.
 
-    Raises: KeyError, ValueError (in `damage_named` FormatError) when it is damaged.
+    Raises: KeyError, ValueError, TypeError (in `damage_named` FormatError) when it is damaged.
     """
-    table = file["samples"]
-    columns = [
-        schema.Column(
-            name,
-            schema.TEXT if h5py.check_string_dtype(table[name].dtype) is not None else str(table[name].dtype),
-            *(_text(table[name], each) for each in ("long_name", "lengths")),
+    (text,) = strings(file["layout"])
+    said = parse_json(text, f"{path}: /layout")
+    groups = [
+        schema.GroupLayout(
+            **{
+                **group,
+                "axes": tuple(Axis(**_plain(axis)) for axis in group["axes"]),
+                "arrays": tuple(schema.Array(**_plain(array)) for array in group["arrays"]),
+                "attributes": _plain(group["attributes"]),
+            }
         )
-        for name in _texts(table, "columns")
+        for group in said["groups"]
     ]
-    of_lists = ("dtype", "kind", "lengths", "choice_of", "long_name")
-    lists = [
-        schema.ListColumn(name, *(_text(table[name], each) for each in of_lists))
-        for name in _texts(table, "lists")
-    ]
-    groups = [name for name in file if name not in ("samples", schema.SITES)]
-    groups += [f"{schema.SITES}/{name}" for name in file.get(schema.SITES, {})]
-    return schema.FileLayout(
-        format=_text(file, "format"),
-        inputs=_text(file, "inputs"),
-        model_sha256=_text(file, "model_sha256"),
-        attributes={name: _attribute(value) for name, value in file.attrs.items() if name not in _ROOT},
-        columns=tuple(columns),
-        lists=tuple(lists),
-        groups=tuple(_stored_group(file, group) for group in groups),
-        shard=shard_of_hdf5(path, file),
-    )
+    parts = {
+        "attributes": _plain(said["attributes"]),
+        "columns": tuple(schema.Column(**column) for column in said["columns"]),
+        "lists": tuple(schema.ListColumn(**listed) for listed in said["lists"]),
+        "groups": tuple(groups),
+        "shard": shard_of_hdf5(path, file),
+    }
+    return schema.FileLayout(**{**said, **parts})
 
 
-def _stored_group(file: h5py.File, path: str) -> schema.GroupLayout:
-    group = file[path]
-    names, kinds, columns = (_texts(group, name) for name in _OF_AXES)
-    per_sample = names[0] != schema.SAMPLE
-    holder = group.get(schema.sample_group(0), {}) if per_sample else group
-    limit = int(group.attrs.get("top_k", 0)) or None
-    axes = [
-        _stored_axis(holder, name, kind, column or None, limit if name == schema.RANK else None, per_sample)
-        for name, kind, column in zip(names if per_sample else names[1:], kinds, columns, strict=True)
-    ]
-    arrays = []
-    for name, item in holder.items():
-        if "dims" in item.attrs:
-            dims = tuple(_texts(item, "dims"))[0 if per_sample else 1 :]
-            arrays.append(schema.Array(name, str(item.dtype), dims, _text(item, "long_name")))
-    attributes = {name: _attribute(value) for name, value in group.attrs.items() if name not in _OF_AXES}
-    return schema.GroupLayout(
-        path=path, axes=tuple(axes), arrays=tuple(arrays), attributes=attributes, per_sample=per_sample
-    )
-
-
-def _stored_axis(
-    holder: Mapping[str, Any], name: str, kind: str, lengths: str | None, limit: int | None, per_sample: bool
-) -> Axis:
-    scale, edges = holder.get(name), holder.get(f"{name}_edges")
-    if lengths is not None or scale is None:
-        size = None if per_sample or scale is None else len(scale)
-        return Axis(name, kind, size=size, lengths=lengths, limit=limit)
-    if edges is not None:
-        return Axis(name, kind, edges=tuple(edges[:].tolist()))
-    if h5py.check_string_dtype(scale.dtype) is not None:
-        return Axis(name, kind, coordinates=tuple(strings(scale)))
-    values: NDArray[Any] = scale[:]
-    counted = np.array_equal(values, np.arange(len(values)))
-    return Axis(name, kind, size=len(values), coordinates=None if counted else tuple(values.tolist()))
-
-
-def _texts(holder: h5py.HLObject, name: str) -> list[str]:
-    return [
-        text.decode() if isinstance(text, bytes) else str(text) for text in np.atleast_1d(holder.attrs[name])
-    ]
-
-
-def _text(holder: h5py.HLObject, name: str) -> str:
-    return text_attribute(holder, name) or ""
-
-
-def _attribute(value: Any) -> schema.Attribute:
-    if isinstance(value, np.ndarray):
-        return tuple(value.tolist())
-    if isinstance(value, np.int8):
-        return bool(value)
-    if isinstance(value, bytes):
-        return value.decode("utf-8")
-    return int(value) if isinstance(value, np.integer) else str(value)
+def _plain(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Values that JSON has made lists as the tuples that they were."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
 
 
 def read_samples(

@@ -185,13 +185,10 @@ def _merge_results(parts: Sequence[Path], output: Path, total: int, progress: Pr
             for name in ids:
                 if owner.setdefault(name, path) is not path:
                     raise FormatError(f"{path}: holds {name!r}, and so does {owner[name]}; make both again")
-            if not ids:  # what arrays its samples would have is not known
-                empty = stored
-            elif layout is None:
-                layout = stored
-            elif layout != stored:
+            if layout not in (None, stored):
                 raise FormatError(f"{path}: its arrays are not those of the other parts; make it again")
-    layout = layout or empty
+            layout = stored
+    assert layout is not None
     require_free_space(
         output, sum(path.stat().st_size for path in parts), "make room, or choose another disk"
     )

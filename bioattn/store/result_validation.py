@@ -23,9 +23,7 @@ from bioattn.store.kinds import Problem
 from bioattn.store.schema import (
     ATTRIBUTION_FORMAT,
     FORMAT,
-    KEY_INDEX,
     SAMPLE,
-    SITES,
     SLAB_BYTES,
     TEXT,
     VALUE_WEIGHTED,
@@ -107,13 +105,6 @@ def _group_problems(
     holder: h5py.Group, group: GroupLayout, samples: Samples, progress: Progress
 ) -> Iterator[Problem]:
     """Everything wrong with one group of arrays."""
-    arrays = {WEIGHTS} if group.path.startswith(f"{SITES}/") else {VALUES}
-    arrays |= {KEY_INDEX} if group.attributes.get("reduce") == Reduction.TOP_K else set()
-    arrays |= {SEQUENCE} if group.path == ATTRIBUTION else set()
-    missing = arrays - {array.name for array in group.arrays}
-    if missing and (len(samples) or not group.per_sample):
-        yield from (Problem(f"{holder.name}/{name}", "the dataset is missing") for name in sorted(missing))
-        return
     if not group.per_sample:
         if strings(holder[SAMPLE]) != samples.ids:
             yield Problem(f"{holder.name}/{SAMPLE}", "differs from /samples/id")
@@ -139,10 +130,12 @@ def _array_problems(
     before = () if number is not None else (len(samples),)
     fits = True
     for array in group.arrays:
-        found, shape = holder[array.name].shape, (*before, *group.shape(array, lengths))
+        found = holder[array.name].shape if array.name in holder else None
+        shape = (*before, *group.shape(array, lengths))
         if found != shape:
             fits = False
-            yield Problem(f"{holder.name}/{array.name}", f"has shape {found}, {shape} is needed")
+            wrong = "the dataset is missing" if found is None else f"has shape {found}, {shape} is needed"
+            yield Problem(f"{holder.name}/{array.name}", wrong)
     told = not fits
     for first, slab in _slabs(holder, group, len(samples), number) if fits else ():
         problem = None if told else _wrong_value(group, slab, samples, first)

@@ -5,9 +5,10 @@ arrays per sample (`GroupLayout.per_sample`), where padding would waste more tha
 """
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -109,8 +110,6 @@ class Column:
     dtype: str
     """NumPy's name, or `text`."""
     long_name: str = ""
-    lengths: str = ""
-    """Of text: the column that holds its number of letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +123,6 @@ class ListColumn:
     """The kind of axis whose places it names: of several lists the one of text."""
     lengths: str
     """The column that holds its length."""
-    choice_of: str = ""
-    """Of integers: they ascend from 0 or more and stay below this column."""
     long_name: str = ""
 
 
@@ -316,6 +313,16 @@ class FileLayout:
         # In the order in which HDF5 lists them, so that a layout is read as it was written.
         object.__setattr__(self, "lists", tuple(sorted(self.lists, key=lambda listed: listed.name)))
         object.__setattr__(self, "groups", tuple(sorted(self.groups, key=lambda group: group.path)))
+
+    def to_json(self) -> str:
+        """As it stands in a file, without the shard."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return dict(value)
+            return {one.name: getattr(value, one.name) for one in fields(value) if one.name != "shard"}
+
+        return json.dumps(plain(self), default=plain)
 
     def stored_bytes(self, num_samples: int, lengths: Sequence[Mapping[str, int]] = ()) -> int:
         """Bytes of the finished file, to a few percent; lengths: of each sample, for what each has of its own."""

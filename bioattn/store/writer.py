@@ -96,12 +96,10 @@ class ResultWriter:
         }
         for name, value in attributes.items():
             set_attribute(file, name, value)
+        put_array(file, "layout", [layout.to_json()])
         group = file.create_group("samples")
         for listed in layout.lists:
-            lists = group.create_group(listed.name)
-            for name in ("dtype", "kind", "lengths", "choice_of", "long_name"):
-                if getattr(listed, name):
-                    set_attribute(lists, name, getattr(listed, name))
+            set_attribute(group.create_group(listed.name), "long_name", listed.long_name)
         file.create_group(schema.SITES)
         for each in layout.groups:
             self._create_group(each)
@@ -209,11 +207,8 @@ class ResultWriter:
         for column in (schema.ID, *self._layout.columns):
             values = table.columns[column.name]
             dataset = put_array(group, column.name, values)
-            for name in ("long_name", "lengths"):
-                if getattr(column, name):
-                    set_attribute(dataset, name, getattr(column, name))
-        set_attribute(group, "columns", [column.name for column in self._layout.columns])
-        set_attribute(group, "lists", [listed.name for listed in self._layout.lists])
+            if column.long_name:
+                set_attribute(dataset, "long_name", column.long_name)
         group[schema.ID.name].make_scale(schema.ID.name)
         for column in self._layout.columns:
             _attach(group[column.name], 0, schema.ID.name, group[schema.ID.name])
@@ -274,8 +269,6 @@ class ResultWriter:
         group = self._file.create_group(layout.path)
         dims = [axis.name for axis in layout.axes]
         set_attribute(group, "axes", dims if layout.per_sample else [schema.SAMPLE, *dims])
-        set_attribute(group, "axis_kinds", [axis.kind for axis in layout.axes])
-        set_attribute(group, "axis_lengths", [axis.lengths or "" for axis in layout.axes])
         for name, value in sorted(layout.attributes.items()):
             set_attribute(group, name, value)
         if not layout.per_sample:
@@ -407,8 +400,6 @@ def _create_arrays(
         chunks = layout.chunk(array, total, lengths)
         dataset = arrays[array.name] = create_array(group, array.name, shape, array.dtype, chunks=chunks)
         dims = (schema.SAMPLE, *array.dims) if before else array.dims
-        # HDF5's own labels lie in a heap without checksums, so we read these.
-        set_attribute(dataset, "dims", dims)
         for place, dim in enumerate(dims):
             if dim in scales:
                 _attach(dataset, place, dim, scales[dim])

@@ -54,7 +54,7 @@ def open_events(folder: Path, output: Path, step: int) -> Any:
         ) from error
     if folder.resolve().is_relative_to(output.resolve()):
         raise SettingsError(f"log_dir {folder}: is in the model folder {output}; give one beside it")
-    return SummaryWriter(str(folder), purge_step=step)  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder), purge_step=step)
 
 
 def add_events(writer: Any, step: int, row: Mapping[str, float]) -> None:

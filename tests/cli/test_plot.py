@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_type_hints
 
-import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,6 +28,7 @@ from tests.report.conftest import write_motif_export
 from tests.result_files import (
     cross_site,
     promoter_layout,
+    with_attributes,
     write_alignments,
     write_attribution,
     write_promoters,
@@ -345,7 +345,6 @@ def test_a_picture_of_maps_that_are_not_believed_says_so(folder, tmp_path):
         return [text for text in texts if "believed" in text]
 
     for verdict, number in (("unfaithful", 1), ("faithful", 0), ("undecided", 0)):
-        with h5py.File(path, "r+") as file:
-            file.attrs["verdict"] = verdict
+        with_attributes(path, verdict=verdict)
         assert len(corner()) == number
         assert corner(verdict=False) == []

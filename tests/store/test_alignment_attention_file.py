@@ -147,10 +147,6 @@ def test_slabs_cover_every_value_once_in_order():
         assert (covered == 1).all()
 
 
-def lengths(site, *columns):
-    return attribute(f"sites/{site}", "axis_lengths", list(columns))
-
-
 def foreign_sample(file):
     file.create_group(f"sites/{ROW}/s0000002")
 
@@ -168,8 +164,6 @@ def foreign_sample(file):
         (NONE, delete(MAP), "weights: the dataset is missing"),
         (NONE, delete(f"sites/{ROW}/s0000001"), f"/sites/{ROW}/s0000001: is missing"),
         (NONE, foreign_sample, f"/sites/{ROW}/s0000002: belongs to no sample"),
-        (NONE, lengths(ROW, "rows", "", "rows", "rows"), "has shape (5, 2, 6, 6), (5, 2, 5, 5) is needed"),
-        (NONE, lengths(COLUMN, "length", "", "rows"), "has shape (6, 3, 3), (6, 3, 5) is needed"),
         (NONE, attribute(f"sites/{ROW}/s0000000", "sample", "x"), "says that it is of 'x'"),
         (NONE, values("samples/rows", 0, 4), "has shape (5, 2, 6, 6), (4, 2, 6, 6) is needed"),
         (NONE, values("samples/rows", 1, 3), "row_names/s0000001: has 2 entries for 3 rows"),
@@ -177,7 +171,6 @@ def foreign_sample(file):
         (NONE, values("samples/id", 1, "1ubq"), "'1ubq' occurs more than once"),
         (NONE, delete("samples/query"), "object 'query' doesn't exist"),
         (NONE, attribute("/", "format_version", "3.0"), "attention format 3.0 is not 2.0"),
-        (NONE, attribute("/", "inputs", "promoters"), "'window_length' is missing"),
     ],
 )
 def test_each_break_is_named(path, reduce, change, words):

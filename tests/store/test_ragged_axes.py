@@ -43,7 +43,7 @@ SITE = AttentionSite(
     ),
     heads=tuple(range(HEADS)),
 )
-COLUMNS = (Column("length", "int32", "letters"), Column("sequence", TEXT, lengths="length"))
+COLUMNS = (Column("length", "int32", "letters"), Column("sequence", TEXT))
 ALL = AttentionOptions()
 TOP_K = AttentionOptions(reduce=Reduction.TOP_K, top_k=4)
 

@@ -76,7 +76,7 @@ ALIGNMENT_COLUMNS = (
     Column("alignment_columns", "int32", "match columns of the alignment"),
     Column("rows", "int32", "rows of the clustered MSA that the model saw"),
     Column("extra_rows", "int32", "rows of the extra MSA that the model saw"),
-    Column("query", TEXT, "the target row, - where it has a gap", lengths="length"),
+    Column("query", TEXT, "the target row, - where it has a gap"),
     Column("input_sha256", TEXT, "SHA-256 of the alignment file"),
 )
 ALIGNMENT_LISTS = (
@@ -85,7 +85,6 @@ ALIGNMENT_LISTS = (
         "int32",
         RESIDUE,
         LENGTHS[RESIDUE],
-        "alignment_columns",
         "match columns that the residues are, from 0",
     ),
     ListColumn("residue_names", TEXT, RESIDUE, LENGTHS[RESIDUE], long_name="residues with their numbers"),

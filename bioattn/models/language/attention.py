@@ -131,7 +131,7 @@ def attention_work(
             Column(SOURCE_TOKENS, "int32", "tokens that an encoder read for the decoder"),
             Column(FIRST_WORD, "int64", "word of the sequence that is the first one read, from 0"),
             *(
-                [Column(RESIDUES, TEXT, "residues of the tokens, - for special ones", lengths=TOKENS)]
+                [Column(RESIDUES, TEXT, "residues of the tokens, - for special ones")]
                 if RESIDUES in source.samples.columns
                 else []
             ),
