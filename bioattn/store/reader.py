@@ -241,21 +241,21 @@ class Attention(Results):
             folder, _, name = path.partition("/")
             if folder != schema.SITES:
                 continue
-            array = next((each for each in layout.arrays if each.name == schema.WEIGHTS), None)
+            array = next(each for each in layout.arrays if each.name == schema.WEIGHTS)
             names = [axis.name for axis in layout.axes]
             dims = tuple(name for name in names if name != schema.KEY or schema.RANK not in names)
             shape: tuple[int, ...] = ()
-            if array is not None and layout.per_sample:
-                shape = layout.shape(array, self._contents.samples.lengths(0))
-            elif array is not None:
+            if not layout.per_sample:
                 shape = (len(self._contents.samples), *layout.shape(array))
+            elif len(self._contents.samples):
+                shape = layout.shape(array, self._contents.samples.lengths(0))
             heads: Any = layout.attributes["heads"]
             sites[name] = SiteInfo(
                 name=name,
                 layout=layout,
                 dims=dims if layout.per_sample else (schema.SAMPLE, *dims),
                 shape=shape,
-                dtype=np.dtype(np.float32 if array is None else array.dtype),
+                dtype=np.dtype(array.dtype),
                 heads=tuple(map(int, heads)),
                 reduce=Reduction(str(layout.attributes["reduce"])),
             )
