@@ -293,7 +293,7 @@ def _questions(measures: Measures, quantity: Quantity) -> Sequence[Question]:
             Question(
                 measures=(
                     deciding,
-                    *([OTHER_TREATMENTS] if OTHER_TREATMENTS in measures else []),
+                    *([OTHER_TREATMENTS] if quantity.signed or OTHER_TREATMENTS in measures else []),
                     *cheats,
                 ),
                 asks="maps are treatment-specific",
@@ -312,7 +312,9 @@ def _not_specific(measures: Measures, deciding: str, cheats: Mapping[str, str]) 
     if not measures.passed(deciding):
         return [f"{_swapped(measures, deciding)}, so one map would do for all treatments"]
     why = [text for name, text in cheats.items() if not measures.passed(name)]
-    if measures.passed(OTHER_TREATMENTS) is False:
+    if OTHER_TREATMENTS in measures.skipped:
+        why.insert(0, measures.skipped[OTHER_TREATMENTS])
+    elif not measures.passed(OTHER_TREATMENTS):
         least = "less than half of the difference that mutagenesis finds"
         why.insert(0, f"deleting what they point at for another treatment takes away as much, or {least}")
     return why

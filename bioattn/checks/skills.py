@@ -413,6 +413,8 @@ def _judge_skills(probe: PromoterProbe, comparison: SkillComparison) -> None:
     for name, (label, what, wanted) in OTHER_WEIGHTS.items():
         if name in comparison:
             share = comparison.share_lost("own", name)
+            if name == "swapped" and probe.quantity.signed:
+                wanted = thresholds.SHAPED
             probe.add(
                 f"{name}_skill",
                 f"skill lost with {label}",

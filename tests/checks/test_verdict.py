@@ -64,6 +64,15 @@ def measured(**changes):
     return measures
 
 
+def test_contributions_are_specific_only_where_mutagenesis_tells_treatments_apart():
+    measures = measured(deletion_of_other_treatments=None)
+    measures.skip("by mutagenesis, too, it takes away as much", "deletion_of_other_treatments")
+    assert judge(measures, Quantity.ATTENTION).code == "used-treatment-specific"
+    verdict = judge(measures, Quantity.CONTRIBUTIONS)
+    assert verdict.code == "used-not-treatment-specific"
+    assert "by mutagenesis, too, it takes away as much" in verdict.sentence
+
+
 WITHOUT_DATASET = dict.fromkeys(
     [
         *("skill", "swapped_skill", "swapped_shapes_skill", "mean_shapes_skill"),
