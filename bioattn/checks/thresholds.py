@@ -18,11 +18,11 @@ FOUND = 0.7
 """Least effect of deleting the map's top tenth, as a share of the effect of the tenth chosen by in-silico
 mutagenesis (both beyond a random tenth)."""
 SWAPPED = 0.1
-"""Least share of the skill lost with other treatments' weights; or 1 − r of predictions with and without their maps."""
+"""Least share of the skill lost with other treatments' weights; or 1 − r of predictions with both maps."""
 SHAPED = 0.03
-"""Least share of the skill, with an interval above 0, lost with other treatments' shapes, with mean shapes, or with
-other treatments' contributions: with these a treatment predicts what another does, and how far apart treatments are
-is biology. Whether maps tell them apart is judged beside mutagenesis, `OWN_OF_MUTAGENESIS`."""
+"""Least share of the skill, with an interval above 0, lost with other treatments' shapes, with mean shapes, or
+with other treatments' contributions: with these a treatment predicts what another does, and how far apart
+treatments are is biology. Whether maps tell them apart is judged beside mutagenesis, `OWN_OF_MUTAGENESIS`."""
 IDLE = 0.05
 """A bin is idle whose value has less variance over promoters than this share of the mean over the head's bins."""
 OWN_MAP = 0.05

@@ -330,26 +330,23 @@ def _role(rule: TreatmentRule, motif: str, held: set[str], *, near: bool) -> tup
     return CAUSAL, -rule.effect if lowers else rule.effect
 
 
-_PLAIN = ("treatments.tsv", "motifs.meme", INDEX)
-_PACKED = ("genome.fa", "annotation.gff3", "responses.tsv", "truth.tsv")
-"""Files that are compressed with `compress`."""
-_OWN_NAMES = {*_PLAIN, *_PACKED, *(f"{name}.gz" for name in _PACKED)}
+_OWN_NAMES = (
+    *("treatments.tsv", "motifs.meme", INDEX),
+    *("genome.fa", "annotation.gff3", "responses.tsv", "truth.tsv"),
+)
 
 
-def write_simulation(
-    folder: Path, simulated: SimulatedPromoters, *, compress: bool = False, force: bool = False
-) -> dict[str, Path]:
+def write_simulation(folder: Path, simulated: SimulatedPromoters, *, force: bool = False) -> dict[str, Path]:
     """Write all files; the folder appears whole or not at all, and with `force` in the place of an earlier one.
 
-    compress: genome, annotation, responses and truth are gzip and end in `.gz`. Returns the paths by plain names.
+    Returns the paths by name.
 
     Raises: SettingsError and BioattnError as `check_output_folder`, when the folder holds files that are not a
     simulation's, or when the disk is full.
     """
     check_output_folder(folder, force=force)
-    names = {name: name for name in _PLAIN} | {name: f"{name}.gz" if compress else name for name in _PACKED}
-    with atomic_folder(folder, _OWN_NAMES) as partial:
-        paths = {name: partial / written for name, written in names.items()}
+    with atomic_folder(folder, {*_OWN_NAMES}) as partial:
+        paths = {name: partial / name for name in _OWN_NAMES}
         chromosomes = simulated.genome.chromosomes.items()
         write_fasta(paths["genome.fa"], (FastaRecord(name, "", decode(codes)) for name, codes in chromosomes))
         write_annotation(paths["annotation.gff3"], simulated.genome)
@@ -361,7 +358,7 @@ def write_simulation(
         write_truth(paths["truth.tsv"], simulated.sites)
         write_meme(paths["motifs.meme"], simulated.motifs)
         write_json(paths[INDEX], _description(simulated))
-    return {name: folder / written for name, written in names.items()}
+    return {name: folder / name for name in _OWN_NAMES}
 
 
 def _write_responses(path: Path, simulated: SimulatedPromoters) -> None:

@@ -246,10 +246,6 @@ def test_the_command_prints_a_table_and_writes_json(files, simulated, weights, c
         "truth",
         "dataset",
     }
-    out = files / "nearest.json"
-    assert bioattn(*arguments, "-q", "--upsampling", "nearest", "-o", out) == 0
-    assert capsys.readouterr().out.startswith("40 promoters of 400 bases")
-    assert json.loads(out.read_text())["upsampling"] == "nearest"
 
 
 @pytest.mark.parametrize(

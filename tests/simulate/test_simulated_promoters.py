@@ -1,6 +1,5 @@
 """Simulated promoters: motifs stand where the truth says, in the genome too, and decide the responses."""
 
-import gzip
 import json
 import re
 
@@ -213,17 +212,17 @@ def test_genes_are_open_reading_frames_on_both_strands_and_windows_do_not_overla
 
 def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path):
     for folder, seed in (("a", "5"), ("b", "5"), ("c", "6")):
-        arguments = ["--genes", "120", "--seed", seed, "--gzip", "--quiet"]
+        arguments = ["--genes", "120", "--seed", seed, "--quiet"]
         assert bioattn("simulate", "promoters", "-o", tmp_path / folder, *arguments) == 0
     names = sorted(p.name for p in (tmp_path / "a").iterdir() if p.is_file())
     assert names == [
-        "annotation.gff3.gz",
-        "genome.fa.gz",
+        "annotation.gff3",
+        "genome.fa",
         "motifs.meme",
-        "responses.tsv.gz",
+        "responses.tsv",
         "simulation.json",
         "treatments.tsv",
-        "truth.tsv.gz",
+        "truth.tsv",
     ]
     for name in names:
         first = (tmp_path / "a" / name).read_bytes()
@@ -248,15 +247,6 @@ def test_the_command_writes_what_the_library_draws(tmp_path):
     assert json.loads((out.parent / "bioattn-records" / f"{out.name}.json").read_text())["inputs"] == {}
 
 
-def test_compressed_and_plain_hold_the_same(tmp_path):
-    simulated = simulate_promoters(simulation_settings(genes=30))
-    plain = write_simulation(tmp_path / "p", simulated)
-    packed = write_simulation(tmp_path / "z", simulated, compress=True)
-    for name, path in packed.items():
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        assert content == plain[name].read_bytes()
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -275,8 +265,8 @@ def test_impossible_settings_are_refused(tmp_path, capsys, arguments, code, mess
 @pytest.mark.parametrize("flank", ["0", "15"])
 def test_the_windows_of_prepare_promoters_are_the_simulated_ones(tmp_path, flank):
     """The ordinary command on the written files gives the promoters that the truth speaks of, on both strands."""
-    assert bioattn("simulate", "promoters", "-o", tmp_path / "s", "--genes", "120", "--gzip", "-q") == 0
-    inputs = [tmp_path / "s" / "genome.fa.gz", tmp_path / "s" / "annotation.gff3.gz"]
+    assert bioattn("simulate", "promoters", "-o", tmp_path / "s", "--genes", "120", "-q") == 0
+    inputs = [tmp_path / "s" / "genome.fa", tmp_path / "s" / "annotation.gff3"]
     window = ["--upstream", "400", "--downstream", "0", "--flank", flank]
     assert bioattn("prepare", "promoters", *inputs, *window, "-o", tmp_path / "p.fa", "-q") == 0
     simulated = simulate_promoters(simulation_settings(genes=120))

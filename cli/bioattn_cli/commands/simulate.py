@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from bioattn.errors import SettingsError
-from bioattn.interpret.choices import ScoredGenes, Upsampling
+from bioattn.interpret.choices import ScoredGenes
 from bioattn.io.files import write_json
 from bioattn.io.folders import check_output_folder
 from bioattn.io.settings import (
@@ -53,7 +53,6 @@ class SimulatePromoters(Settings):
         default=Difficulty.STANDARD,
     )
     simulation: Mapping[str, Any] = table(PromoterSimulation)
-    compress: bool = option("Compress the larger files.", "--gzip", default=False)
     config: tuple[Path, ...] = CONFIG
     force: bool = FORCE
 
@@ -66,7 +65,7 @@ def _simulate_promoters(given: SimulatePromoters, reporter: Reporter) -> RunRepo
     given = with_config_file(given)
     settings = simulation_settings(given.difficulty, source=given.source("simulation"), **given.simulation)
     simulated = simulate_promoters(settings)
-    written = write_simulation(output, simulated, compress=given.compress, force=given.force)
+    written = write_simulation(output, simulated, force=given.force)
     return RunReport(
         f"wrote {output}: {counted(settings.genes, 'promoter')} of {settings.length:,} bp, "
         f"{counted(settings.treatments, 'treatment')} ({settings.pairs} need a pair of motifs), "
@@ -186,12 +185,6 @@ def score(
     sites: tuple[str, ...] = options.AVERAGED_SITES,
     weights: bool = options.WEIGHTS,
     value_weighted: bool = option("Score weights times the norm of the value vector.", default=False),
-    upsampling: Upsampling = option(
-        "From bins to bases: flat in a bin, smoothed by half a bin, or over all bases that a bin sees.",
-        "--upsample",
-        "--upsampling",
-        default=Upsampling.GAUSSIAN,
-    ),
 ) -> RunReport:
     """Score contributions or attention against planted motifs, for the right treatment and for others.
 
@@ -211,7 +204,6 @@ def score(
         sites=sites or ("*",),
         value_weighted=value_weighted,
         weights=weights,
-        upsampling=upsampling,
         progress=reporter.progress,
     )
     typer.echo(localisation_text(report, predictions, aligned=sys.stdout.isatty()), nl=False)
