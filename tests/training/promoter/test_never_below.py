@@ -142,7 +142,8 @@ def test_what_is_better_by_chance_is_not_kept():
 
     def choice(cold, warm, ridge):
         networks = {"cold": cold} | ({} if warm is None else {"warm": warm})
-        return str(kept(candidates(networks, ("ridge", ridge), figures), figures, 0))
+        simple = ("ridge", ridge)
+        return str(kept(candidates(networks, simple, figures), simple, figures, 0))
 
     cold, warm, ridge = noisy(2), noisy(2), noisy(3)
     by_score = sorted(
@@ -155,6 +156,12 @@ def test_what_is_better_by_chance_is_not_kept():
     assert choice(noisy(5), noisy(0.5), noisy(5)) == "warm alone"
     assert choice(noisy(5), None, noisy(1)) == "25% cold with 75% ridge"
     assert choice(noisy(0.5), None, noisy(5)) == "cold alone"
+    # Where the ridge alone is better than the usual mean, the best is kept, by however little it is better.
+    truth_GT = truth_GT[:30]
+    simple = "ridge", noisy(3)
+    found = candidates({"cold": noisy(6), "warm": noisy(6)}, simple, figures)
+    assert str(kept(found, None, figures, 0)) == "67% cold and warm with 33% ridge"
+    assert kept(found, simple, figures, 0) is max(found, key=lambda each: score(each.figures))
 
 
 def test_a_run_stopped_in_its_second_network_goes_on_to_the_same_bytes(noisy_path, tmp_path, monkeypatch):

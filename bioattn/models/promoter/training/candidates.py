@@ -66,8 +66,11 @@ def candidates(
     return found
 
 
-def kept(found: Sequence[Candidate], figures: Figures, seed: int) -> Candidate:
-    """The best candidate where it is better than the usual one beyond two standard errors, else the usual one.
+def kept(
+    found: Sequence[Candidate], simple: tuple[str, Matrix] | None, figures: Figures, seed: int
+) -> Candidate:
+    """The best candidate where it is better than the usual one beyond two standard errors, or where the simple
+    model is better than the usual one; else the usual one.
 
     The usual one is the network alone, where there is only one, and else the equal mean of all members: what is
     best on a few hundred genes may be so by chance, and members of different kinds make up for one another.
@@ -78,6 +81,8 @@ def kept(found: Sequence[Candidate], figures: Figures, seed: int) -> Candidate:
         usual = found[0]
     if best is usual:
         return usual
+    if simple is not None and score(figures(simple[1], np.arange(len(simple[1])))) > score(usual.figures):
+        return best
     genes, random = len(best.predicted_GT), np.random.default_rng(seed)
     gains = []
     for _ in range(RESAMPLES):

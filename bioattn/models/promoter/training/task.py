@@ -242,12 +242,9 @@ class PromoterTask(Task):
         def figures(predicted_GT: Matrix, rows: NDArray[np.int64]) -> dict[str, float]:
             return summarise(truth_GT[rows], predicted_GT, self.trainings[0].axis, self.dataset.task)
 
-        found = candidates(
-            {kind: answers(some) for kind, some in kinds.items() if some},
-            None if ridge is None or simple is None else (simple.name, answers([ridge])),
-            figures,
-        )
-        best = kept(found, figures, self.first.training.seed)
+        member = None if ridge is None or simple is None else (simple.name, answers([ridge]))
+        found = candidates({kind: answers(some) for kind, some in kinds.items() if some}, member, figures)
+        best = kept(found, member, figures, self.first.training.seed)
         members = [model for kind in best.networks for model in kinds[kind]]
         self.used = [number for number, model in enumerate(models) if any(model is each for each in members)]
         shares = [(1 - best.share) / len(members)] * len(members)
