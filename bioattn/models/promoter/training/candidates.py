@@ -73,15 +73,17 @@ def kept(
     model is better than the usual one; else the usual one.
 
     The usual one is the network alone, where there is only one, and else the equal mean of all members: what is
-    best on a few hundred genes may be so by chance, and members of different kinds make up for one another.
+    best on a few hundred genes may be so by chance, and members of different kinds make up for one another. The
+    simple model chose its settings on these very genes, so those that have more of it look better here than they
+    are: they are tried only where the simple model is better than the usual one.
     """
-    best = max(found, key=lambda each: score(each.figures))
     usual = max(found, key=lambda each: len(each.networks) + bool(each.share))
     if len(usual.networks) == 1:
         usual = found[0]
-    if best is usual:
-        return usual
-    if simple is not None and score(figures(simple[1], np.arange(len(simple[1])))) > score(usual.figures):
+    below = simple is not None and score(figures(simple[1], np.arange(len(simple[1])))) > score(usual.figures)
+    tried = found if below else [each for each in found if each.share <= usual.share]
+    best = max(tried, key=lambda each: score(each.figures))
+    if below or best is usual:
         return best
     genes, random = len(best.predicted_GT), np.random.default_rng(seed)
     gains = []
