@@ -118,3 +118,64 @@ def parse_heads(text: str | None) -> tuple[int, ...] | None:
         return tuple(int(head) for head in text.split(","))
     except ValueError:
         raise SettingsError(f"--heads {text!r}: give head numbers separated by commas, such as 0,2") from None
+
+
+class AttentionScore(StrEnum):
+    """Names of the scoring functions."""
+
+    DOT = "dot"
+    ADDITIVE = "additive"
+    GAUSSIAN = "gaussian"
+
+
+class PositionEncoding(StrEnum):
+    """How self-attention is told where its queries and keys lie."""
+
+    NONE = "none"
+    """Not at all: it is blind to order."""
+    SINUSOIDAL = "sinusoidal"
+    """Sines and cosines of the position are added to the inputs (Vaswani et al. 2017)."""
+    LEARNED = "learned"
+    """A learned vector for each position is added to the inputs."""
+    ROTARY = "rotary"
+    """Queries and keys are rotated by angles that grow with the position, so that logits depend on the distance
+    between the two alone (Su et al. 2021)."""
+
+
+class WeightType(StrEnum):
+    """How weights are stored."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+
+
+class Reduction(StrEnum):
+    """What is done to weights before writing. Rows are the outer axis: of the MSA, residues, treatments, …"""
+
+    NONE = "none"
+    MEAN_HEADS = "mean-heads"
+    MAX_HEADS = "max-heads"
+    MEAN_ROWS = "mean-rows"
+    MAX_ROWS = "max-rows"
+    TOP_K = "top-k"
+
+    @property
+    def over_heads(self) -> bool:
+        """Whether no head axis is left."""
+        return self in (Reduction.MEAN_HEADS, Reduction.MAX_HEADS)
+
+    @property
+    def over_rows(self) -> bool:
+        """Whether no outer axis is left."""
+        return self in (Reduction.MEAN_ROWS, Reduction.MAX_ROWS)
+
+
+class Method(StrEnum):
+    """How values are computed."""
+
+    ISM = "ism"
+    """In-silico mutagenesis: all three other bases at every position."""
+    GRADIENT_INPUT = "gradient-input"
+    """Gradient with its mean over the bases removed."""
+    INTEGRATED_GRADIENTS = "integrated-gradients"
+    """Mean gradient on the straight way from a baseline."""

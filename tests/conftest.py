@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.programs import BIOATTN, ForkServer
 
+collect_ignore = ["models/toy"]
+"""A family that is imported as `bioattn.models.toy` only (`test_family.py`)."""
+
 # How long an example takes says how busy the machine is, and nothing about the code. A commit is tested with the
 # same examples each time; EXAMPLES=1000 draws more of them, and others.
 settings.register_profile(

@@ -7,10 +7,10 @@ import h5py
 import numpy as np
 
 from bioattn.attention.site import AttentionSite, Axis
+from bioattn.choices import Method, Reduction
 from bioattn.io.hdf5 import put_array
 from bioattn.models.evoformer.sites import alignment_layout
 from bioattn.store.attribution import GAP, SEQUENCE, VALUES, attribution_file_layout
-from bioattn.store.choices import Method, Reduction
 from bioattn.store.schema import AttentionOptions, Block, FileLayout, predictions_layout, site_layout
 from bioattn.store.windows import PROMOTER_COLUMNS, window_attributes
 from bioattn.store.writer import result_file
@@ -141,3 +141,32 @@ class Heard:
             (site, weights.clone(), None if value_weighted is None else value_weighted.clone())
         )
         self.tiles.append(tile)
+
+
+def contents(path, *, without=("generated_by", "REFERENCE_LIST", "DIMENSION_LIST")):
+    """Values by name of every dataset and attribute."""
+    found = {}
+
+    def note(name, item):
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()]
+        for attribute, value in item.attrs.items():
+            if attribute not in without:
+                found[f"{name}@{attribute}"] = np.asarray(value)
+
+    with h5py.File(path, "r") as file:
+        note("", file)
+        file.visititems(note)
+    return found
+
+
+def assert_same_content(one, other, tolerance=0.0):
+    """Names, shapes, types and values agree; floats to `tolerance`."""
+    first, second = contents(one), contents(other)
+    assert first.keys() == second.keys()
+    for name, values in first.items():
+        assert values.shape == second[name].shape, name
+        if values.dtype.kind == "f":
+            np.testing.assert_allclose(values, second[name], rtol=tolerance, atol=tolerance, err_msg=name)
+        else:
+            assert (values == second[name]).all(), name

@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.attention.operator import attend
 from bioattn.attention.position import rotated
 from bioattn.attention.score import make_score
 from bioattn.attention.site import AttentionSite, Tile
+from bioattn.choices import AttentionScore, PositionEncoding
 
 
 @dataclass(slots=True)

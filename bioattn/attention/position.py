@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from bioattn.attention.choices import PositionEncoding
+from bioattn.choices import PositionEncoding
 
 LONGEST_WAVE = 10_000.0
 """Wavelengths run geometrically from 2π positions to this times 2π (both sources)."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bioattn.attention.choices import AttentionScore
+from bioattn.choices import AttentionScore
 
 
 class FusedForm(NamedTuple):

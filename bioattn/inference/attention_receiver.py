@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.attention.site import AttentionSite, MapTiles, Tile
-from bioattn.choices import matching_sites
+from bioattn.choices import Reduction, matching_sites
 from bioattn.errors import BioattnError
 from bioattn.inference.passes import require_finite
 from bioattn.store import schema
-from bioattn.store.choices import Reduction
 from bioattn.store.contents import SampleArrays
 
 Arrays = dict[str, NDArray[Any]]

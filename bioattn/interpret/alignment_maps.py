@@ -14,14 +14,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.choices import matching_sites, not_there, require_names
+from bioattn.choices import Reduction, matching_sites, not_there, require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.structure_output import ResidueKey, require_structure_name, write_bfactors
 from bioattn.interpret.choices import ScriptFormat
 from bioattn.io.files import text_output
-from bioattn.store.choices import Reduction
 from bioattn.store.reader import Attention, SiteInfo, open_attention
 from bioattn.structures.chain import BLANK_CHAIN, Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, map_columns

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor, nn
 
+from bioattn.choices import Method
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN, dinucleotide_shuffled
 from bioattn.inference.promoter_windows import Promoters, refitted
@@ -38,7 +39,6 @@ from bioattn.store.attribution import (
     VALUES,
     attribution_file_layout,
 )
-from bioattn.store.choices import Method
 from bioattn.store.schema import PREDICTIONS, Block, FileLayout
 from bioattn.store.windows import window_attributes
 from bioattn.system.progress import SILENT, Progress

@@ -4,10 +4,9 @@ from dataclasses import MISSING, dataclass
 from enum import StrEnum
 from typing import Any
 
-from bioattn.choices import parse_heads
+from bioattn.choices import Method, parse_heads
 from bioattn.errors import SettingsError
 from bioattn.io.settings import SEED, option
-from bioattn.store.choices import Method
 
 
 class AttributionBaseline(StrEnum):

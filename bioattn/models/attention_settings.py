@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from bioattn.choices import Reduction, WeightType
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
     RUNNING,
@@ -15,7 +16,6 @@ from bioattn.io.settings import (
     parameters_of,
 )
 from bioattn.models.running import ResumableCommand
-from bioattn.store.choices import Reduction, WeightType
 from bioattn.system.shard import parse_shard
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Any
 
 from bioattn.checks.engine import CheckSettings, Evidence, check_model
 from bioattn.checks.record import CheckRecord
-from bioattn.choices import chosen
+from bioattn.choices import Method, chosen
 from bioattn.inference.inputs import python_warnings
 from bioattn.inference.promoter_windows import Promoters
 from bioattn.inference.runner import ResponseRunner
@@ -13,7 +13,6 @@ from bioattn.interpret.attribution import attribution_work
 from bioattn.interpret.choices import AttributionBaseline, MethodSettings
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution import Attribution
-from bioattn.store.choices import Method
 
 __all__ = ["CheckRecord", "attribute", "check"]
 

@@ -20,6 +20,7 @@ from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.alignments.rows import centre_on_query, find_name
+from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
@@ -27,7 +28,6 @@ from bioattn.interpret.alignment_maps import head_map
 from bioattn.io.files import sha256_of
 from bioattn.report.inputs import ReportInputs
 from bioattn.report.promoter_maps import pack_bytes
-from bioattn.store.choices import Reduction
 from bioattn.store.reader import Attention, open_attention
 from bioattn.structures.chain import read_chains
 from bioattn.structures.column_mapping import map_columns

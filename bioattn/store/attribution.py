@@ -8,8 +8,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.attention.site import Axis
+from bioattn.choices import Method
 from bioattn.store import schema
-from bioattn.store.choices import Method
 from bioattn.store.contents import Contents, LabelledArray
 from bioattn.store.reader import Choice, Names, Results
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
 from bioattn.io.hdf5 import open_hdf5
 from bioattn.store import schema
-from bioattn.store.choices import Reduction
 from bioattn.store.contents import Contents, LabelledArray, Stored
 
 if TYPE_CHECKING:

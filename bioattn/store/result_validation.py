@@ -14,10 +14,10 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
 from bioattn.io.hdf5 import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.attribution import ATTRIBUTION, SEQUENCE, VALUES
-from bioattn.store.choices import Reduction
 from bioattn.store.contents import Stored, read_samples
 from bioattn.store.kinds import Problem
 from bioattn.store.schema import (

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.attention.site import AttentionSite, Axis
+from bioattn.choices import Reduction, WeightType
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.shards import ShardRecord
 
 FORMAT = "bioattn-attention"

@@ -7,10 +7,10 @@ import torch
 
 from bioattn.attention import map_tiles
 from bioattn.attention.capture import capture
-from bioattn.attention.choices import AttentionScore
 from bioattn.attention.operator import attend
 from bioattn.attention.score import make_score
 from bioattn.attention.site import AttentionSite, Axis, MapTiles
+from bioattn.choices import AttentionScore
 
 SITE = AttentionSite(
     name="x", axes=tuple(Axis(name) for name in ("sample", "head", "query", "key")), heads=(0, 1, 2)

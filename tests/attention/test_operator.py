@@ -9,12 +9,12 @@ import torch
 
 from bioattn.attention import operator
 from bioattn.attention.capture import capture
-from bioattn.attention.choices import AttentionScore
 from bioattn.attention.measures import EntropyMeter, relative_entropy
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import DotScore, make_score
 from bioattn.attention.site import AttentionSite, Axis, Tile
+from bioattn.choices import AttentionScore
 from bioattn.models.evoformer.sites import alignment_site
 from tests.result_files import Heard, plain_site
 

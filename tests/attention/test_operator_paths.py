@@ -7,9 +7,9 @@ import torch
 
 from bioattn.attention import operator
 from bioattn.attention.capture import capture
-from bioattn.attention.choices import AttentionScore
 from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import make_score
+from bioattn.choices import AttentionScore
 from tests.result_files import plain_site
 
 HEADS, QUERIES, KEYS, CHANNELS, VALUES = 2, 5, 4, 3, 6

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.attention.choices import PositionEncoding
 from bioattn.attention.multi_head import MultiHeadAttention, TransformerLayer
 from bioattn.attention.position import AddedPositions, rotated
+from bioattn.choices import PositionEncoding
 from tests.result_files import Heard, plain_site
 
 LENGTH, CHANNELS = 6, 8

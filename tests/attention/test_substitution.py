@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture, substitute
-from bioattn.attention.choices import AttentionScore
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import make_score
 from bioattn.attention.site import AttentionSite
+from bioattn.choices import AttentionScore
 from tests.result_files import Heard, plain_site
 
 BATCH, HEADS, QUERIES, KEYS, CHANNELS = 2, 3, 4, 6, 5

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn_cli.main import main
 from bioattn_cli.program import program
-from tests.cli.starting import seconds_to_start
 from tests.making import bioattn
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -414,3 +414,27 @@ def test_a_record_goes_where_it_is_asked_for_or_nowhere(tmp_path, capsys):
     assert not list(tmp_path.glob("n*/bioattn-records"))
     assert bioattn(*words, tmp_path / "y.a3m", "--record", fasta) == 2
     assert fasta.read_text().startswith(">a")
+
+
+def seconds_to_start(
+    words: Sequence[str], environment: Mapping[str, str], cache: Path, limit: float
+) -> float:
+    """Processor time of the program `words` in user mode: the first of three tries below `limit`, else the last.
+
+    Its modules have been compiled before (into `cache`), as they have been where bioattn is installed.
+    """
+    environment = {**environment, "PYTHONPYCACHEPREFIX": str(cache)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def start() -> float:
+        before = os.times().children_user
+        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return os.times().children_user - before
+
+    start()
+    for _ in range(3):
+        found = start()
+        if found < limit:
+            break
+    return found

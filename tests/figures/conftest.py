@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from bioattn.choices import Reduction
 from bioattn.models.evoformer.sites import alignment_sample, alignment_site
-from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions, Samples
 from bioattn.store.windows import promoter_samples
 from tests import result_files

@@ -5,8 +5,8 @@ import pytest
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
+from bioattn.choices import Reduction
 from bioattn.figures.head_grid import draw_head_grid, read_head_grid
-from bioattn.store.choices import Reduction
 from bioattn.store.reader import open_attention
 
 ROW_SITES = ["evoformer.00.msa_row", "evoformer.01.msa_row"]

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from bioattn.attention.site import Tile
+from bioattn.choices import Reduction
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folders import AttentionWriter
 from bioattn.models.evoformer.sites import AlignmentSizes, alignment_layout, alignment_sample, alignment_site
-from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
 from bioattn.store.writer import result_file
 

@@ -8,6 +8,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import Tile
+from bioattn.choices import Reduction, WeightType
 from bioattn.errors import BioattnError
 from bioattn.io.files import partial_path
 from bioattn.models.evoformer.attention import GatedAttention
@@ -18,12 +19,10 @@ from bioattn.models.evoformer.sites import (
     alignment_sample,
 )
 from bioattn.models.evoformer.stacks import EvoformerStack
-from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import AttentionOptions
-from tests.contents import assert_same_content
 from tests.inference.alignment_attention_files import (
     ALL,
     SITES,
@@ -35,6 +34,7 @@ from tests.inference.alignment_attention_files import (
     weights_of,
     write,
 )
+from tests.result_files import assert_same_content
 
 
 @pytest.mark.parametrize("reduce", list(Reduction))

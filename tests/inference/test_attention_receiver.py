@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from bioattn.attention.site import AttentionSite, Axis, Tile
+from bioattn.choices import Reduction
 from bioattn.inference.attention_receiver import BatchReceiver
-from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
 
 SIZES = {"sample": 2, "head": 3, "layer": 4, "query": 5, "key": 6}

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
+from bioattn.choices import Reduction, WeightType
 from bioattn.errors import BioattnError
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import Conditioning
 from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.inspection import inspect_file
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results

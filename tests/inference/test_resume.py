@@ -14,8 +14,8 @@ from bioattn.models.promoter.running import run_promoters
 from bioattn.store.inspection import inspect_file
 from bioattn.store.result_validation import validate_results
 from bioattn.system.progress import Progress
-from tests.contents import assert_same_content
 from tests.inference.conftest import TABLE
+from tests.result_files import assert_same_content
 
 # Runs an export in small parts, slowly enough to be hit anywhere; the pause stands for a larger model.
 WORKER = """

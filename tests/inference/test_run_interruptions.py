@@ -11,17 +11,17 @@ from types import SimpleNamespace
 import h5py
 import pytest
 
+from bioattn.choices import Reduction
 from bioattn.errors import Interrupted
 from bioattn.inference.alignment_inputs import find_alignments
 from bioattn.inference.folders import run_folders
 from bioattn.models.evoformer import prediction
 from bioattn.models.evoformer.run import AlignmentRunner, RunSettings, load_evoformer_model
-from bioattn.store.choices import Reduction
 from bioattn.store.inspection import validate_file
 from bioattn.store.schema import AttentionOptions
 from bioattn.system.progress import Progress
-from tests.contents import assert_same_content
 from tests.inference.evoformer_runs import CPU, FILES, ROWS, run, write_fasta
+from tests.result_files import assert_same_content
 
 
 @pytest.fixture

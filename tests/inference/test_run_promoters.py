@@ -9,6 +9,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite
+from bioattn.choices import Reduction, WeightType
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import decode
 from bioattn.inference.promoter_windows import hold_promoters, make_batch
@@ -16,7 +17,6 @@ from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.treatments import TreatmentTable, select_treatments
-from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import AttentionOptions

@@ -8,8 +8,8 @@ import pytest
 from bioattn.models.evoformer.config import InputSettings
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn_cli.main import main
-from tests.contents import assert_same_content
 from tests.inference.evoformer_runs import make_model
+from tests.result_files import assert_same_content
 
 LENGTHS = [9, 14, 11, 9, 12]
 """Columns of the alignments: sites have arrays of other shapes in each."""

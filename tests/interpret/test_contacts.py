@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from bioattn.alignments.alphabet import RESIDUES
 from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein, write_contact_dataset
+from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
 from bioattn.interpret.contacts import (
     ContactRegression,
@@ -25,7 +26,6 @@ from bioattn.interpret.contacts import (
     write_regression,
 )
 from bioattn.models.evoformer.sites import alignment_sample, alignment_site
-from bioattn.store.choices import Reduction
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from bioattn.store.reader import open_attention
-from tests.contents import assert_same_content
+from tests.result_files import assert_same_content
 
 TOY = Path(__file__).parent / "toy"
 SEQUENCES = {

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.attention.choices import PositionEncoding
 from bioattn.attention.measures import masked_heads
+from bioattn.choices import PositionEncoding
 from bioattn.models.promoter.config import (
     Conditioning,
     PromoterModelConfig,

@@ -9,7 +9,7 @@ from scipy.special import erf, softmax
 
 import bioattn
 from bioattn.attention.capture import capture
-from bioattn.attention.choices import PositionEncoding
+from bioattn.choices import PositionEncoding
 from bioattn.errors import BioattnError
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import PromoterModelConfig, Stem

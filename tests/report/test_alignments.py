@@ -9,13 +9,13 @@ import h5py
 import numpy as np
 import pytest
 
+from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.interpret.alignment_maps import head_map
 from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from bioattn.report.alignments import collect_alignments, draw_heads, list_heads
 from bioattn.report.inputs import ReportInputs
-from bioattn.store.choices import Reduction
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions
 from bioattn.structures.chain import read_chains

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bioattn.choices import Reduction
 from bioattn.report import promoter_maps
 from bioattn.report.page import cluster_order
 from bioattn.report.promoter_maps import (
@@ -16,7 +17,6 @@ from bioattn.report.promoter_maps import (
     specific_part,
     treatments_of,
 )
-from bioattn.store.choices import Reduction
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions
 from bioattn.store.windows import promoter_samples

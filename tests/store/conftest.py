@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from bioattn.store.choices import WeightType
+from bioattn.choices import WeightType
 from bioattn.store.schema import AttentionOptions, FileLayout, Samples
 from bioattn.store.windows import promoter_samples
 from tests.result_files import cross_site, promoter_layout, stage_site, write_promoters

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import xarray
 
+from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.sites import alignment_sample, alignment_site
-from bioattn.store.choices import Reduction
 from bioattn.store.inspection import validate_file
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results

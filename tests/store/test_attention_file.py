@@ -9,9 +9,9 @@ import xarray
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bioattn.choices import WeightType
 from bioattn.errors import BioattnError, FormatError
 from bioattn.store.attribution import open_attribution
-from bioattn.store.choices import WeightType
 from bioattn.store.inspection import is_valid
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results

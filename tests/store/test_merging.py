@@ -21,8 +21,7 @@ from bioattn.store.schema import AttentionOptions, Block
 from bioattn.store.shards import ShardRecord, parse_record, table_line
 from bioattn.store.writer import result_file
 from bioattn.system.shard import Shard
-from tests.contents import assert_same_content
-from tests.result_files import part_of
+from tests.result_files import assert_same_content, part_of
 from tests.store.conftest import TREATMENTS, make_arrays, make_layout, make_samples
 
 LAYOUT = make_layout(AttentionOptions(value_weighted=True))

@@ -10,7 +10,7 @@ import pytest
 import xarray
 
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.store.choices import Reduction
+from bioattn.choices import Reduction
 from bioattn.store.inspection import inspect_file, is_valid, validate_file
 from bioattn.store.merging import merge_shards
 from bioattn.store.reader import open_attention
@@ -27,8 +27,7 @@ from bioattn.store.schema import (
 from bioattn.store.shards import ShardRecord
 from bioattn.store.writer import result_file
 from bioattn.system.shard import Shard
-from tests.contents import assert_same_content
-from tests.result_files import part_of
+from tests.result_files import assert_same_content, part_of
 
 LENGTHS = [7, 12, 3, 12, 9]
 HEADS = 2

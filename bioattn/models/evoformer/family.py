@@ -220,7 +220,7 @@ def _rank(output: Path, models: Sequence[str], alignments: Sequence[str]) -> lis
 
 
 def _attention(settings: EvoformerRun) -> "AttentionOptions | None":
-    from bioattn.store.choices import Reduction
+    from bioattn.choices import Reduction
     from bioattn.store.schema import AttentionOptions
 
     configured, source = settings.attention_options, settings.source("attention")

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bioattn.attention.choices import PositionEncoding
+from bioattn.choices import PositionEncoding
 from bioattn.errors import SettingsError
 from bioattn.io.settings import option, require
 from bioattn.sequences.choices import Alphabet

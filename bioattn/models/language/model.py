@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from bioattn.attention.choices import PositionEncoding
 from bioattn.attention.multi_head import KeysAndValues, MultiHeadAttention
 from bioattn.attention.position import AddedPositions, RelativePositions, sloping_bias
 from bioattn.attention.site import AttentionSite
+from bioattn.choices import PositionEncoding
 from bioattn.models.language.config import Activation, FineTuned, LanguageModelConfig, Norm, Output, Shape
 from bioattn.models.language.layers import PrecedingTokens, Readout, add_adapters, merge_adapters
 from bioattn.sequences.choices import Alphabet

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bioattn.attention.choices import PositionEncoding
 from bioattn.attention.position import LONGEST_WAVE, angles
+from bioattn.choices import PositionEncoding
 from bioattn.errors import FormatError, SettingsError
 from bioattn.io.checkpoint import DAMAGE, damaged, load_state_dict, open_safetensors
 from bioattn.io.files import read_json, sha256_of

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bioattn.attention.choices import PositionEncoding
 from bioattn.attention.position import AddedPositions, angles
+from bioattn.choices import PositionEncoding
 from bioattn.errors import BioattnError
 from bioattn.io.files import atomic_output, read_json, write_json
 from bioattn.io.folders import atomic_folder

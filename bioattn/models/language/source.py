@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.attention.choices import PositionEncoding
+from bioattn.choices import PositionEncoding
 from bioattn.errors import FormatError, SettingsError
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS, are_nucleotides, count_nucleotides
 from bioattn.inference.inputs import HELD, path_in, sequences_in

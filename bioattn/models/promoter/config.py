@@ -5,9 +5,8 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.attention.site import Contribution
-from bioattn.choices import Noise
+from bioattn.choices import AttentionScore, Noise, PositionEncoding
 from bioattn.errors import SettingsError
 from bioattn.io.settings import SEED, option, require
 from bioattn.system.device import Precision

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bioattn.choices import WeightType
 from bioattn.errors import SettingsError
 from bioattn.io.files import text_output
 from bioattn.io.settings import (
@@ -28,7 +29,6 @@ from bioattn.models.attention_settings import (
 from bioattn.models.family import Family, imported
 from bioattn.models.promoter.config import PromoterModelConfig, Strand, TrainingConfig
 from bioattn.models.running import ResumableCommand, Running, RunReport, stream_output
-from bioattn.store.choices import WeightType
 from bioattn.text import counted, human_bytes
 from bioattn.training.settings import TrainingCommand
 

@@ -23,6 +23,7 @@ from torch import Tensor
 from bioattn.attention.capture import capture
 from bioattn.attention.measures import integrated_gradients
 from bioattn.attention.site import Contribution
+from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.passes import fitting_batch
@@ -32,7 +33,6 @@ from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.model import Member, RidgeModel, attention_sites
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.store.choices import Reduction
 from bioattn.store.schema import (
     CONTRIBUTIONS,
     KEY,

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from bioattn.attention.choices import AttentionScore
+from bioattn.choices import AttentionScore
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
     FORCE,

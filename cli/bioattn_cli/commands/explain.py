@@ -5,13 +5,12 @@ from pathlib import Path
 
 import typer
 
-from bioattn.choices import Subset
+from bioattn.choices import Method, Subset
 from bioattn.errors import SettingsError
 from bioattn.interpret.choices import AttributionBaseline, CurveSettings, KnownMotifSettings, MethodSettings
 from bioattn.io.files import check_apart, write_json
 from bioattn.io.settings import FORCE, RESUME, SEED, SHARD, THREADS, Writes, argument, option, table
 from bioattn.models.running import RunReport
-from bioattn.store.choices import Method
 from bioattn.system.device import DEVICE, Device
 from bioattn.system.shard import parse_shard
 from bioattn.system.signals import stop_on_signals

@@ -22,9 +22,8 @@ from bioattn.store.attribution import open_attribution
 from bioattn.store.inspection import validate_file
 from bioattn.store.windows import promoter_samples
 from tests.conftest import REPOSITORY
-from tests.contents import assert_same_content
 from tests.making import bioattn
-from tests.result_files import write_attribution
+from tests.result_files import assert_same_content, write_attribution
 
 NUMBER = 7
 

@@ -7,7 +7,7 @@ first.
 import numpy as np
 import torch
 
-from bioattn.attention.choices import PositionEncoding
+from bioattn.choices import PositionEncoding
 from bioattn.models.language.config import LanguageModelConfig, Shape
 from bioattn.models.language.folder import LoadedLanguageModel, write_language_model
 from bioattn.models.language.model import LanguageModel

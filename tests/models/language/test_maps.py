@@ -8,9 +8,9 @@ from bioattn.models.language import attention as language_attention
 from bioattn.models.language.config import Shape
 from bioattn.store import schema
 from bioattn.store.reader import open_attention
-from tests.contents import assert_same_content
 from tests.making import bioattn
 from tests.models.language.made_models import make_model, saved
+from tests.result_files import assert_same_content
 
 
 @pytest.fixture(scope="module", params=[Shape.ENCODER, Shape.ENCODER_DECODER])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.attention.choices import PositionEncoding
+from bioattn.choices import PositionEncoding
 from bioattn.formats.nucleotides import encode
 from bioattn.models.language.config import Shape
 from bioattn.models.language.generation import drawn_texts

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from bioattn.attention.capture import capture
-from bioattn.attention.choices import PositionEncoding
+from bioattn.choices import PositionEncoding
 from bioattn.errors import BioattnError
 from bioattn.models.language.config import Output, Shape
 from bioattn.models.language.file_kinds import read_embeddings

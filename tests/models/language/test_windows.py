@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.attention.choices import PositionEncoding
+from bioattn.choices import PositionEncoding
 from bioattn.models.language.config import Shape
 from bioattn.models.language.file_kinds import read_embeddings
 from bioattn.models.language.simple_models import ContextCounts

@@ -23,8 +23,8 @@ from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
 from bioattn.promoters.dataset import TEST, TRAIN
 from bioattn.promoters.response_metrics import auroc
 from bioattn.store.reader import open_attention
-from tests.contents import assert_same_content
 from tests.making import bioattn
+from tests.result_files import assert_same_content
 
 chem = pytest.importorskip("rdkit.Chem", reason="no RDKit here (pip install rdkit)")
 

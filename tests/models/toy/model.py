@@ -8,9 +8,9 @@ from bioattn.models.toy.family import ToyConfig, ToyTrainingConfig
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from bioattn.attention.choices import AttentionScore
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis
+from bioattn.choices import AttentionScore
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import encode
 from bioattn.io.settings import build

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.attention.choices import AttentionScore
+from bioattn.choices import AttentionScore
 from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.models.translation.family import Architecture, Cell, Encoder, TranslationModelConfig
 from bioattn.models.translation.model import STEEPNESS, Distances, Translator
