@@ -102,30 +102,33 @@ class Case:
     """Whether controls are retrained."""
     caught_by: str = ""
     """The measure that fails."""
+    weights: bool = False
+    """Whether weights are judged: contributions hold in every model, and what is wrong lies in the weights."""
 
 
+OF_WEIGHTS: dict[str, Any] = {"controls": False, "weights": True}
 CASES = {
     GOOD: Case("used-treatment-specific", other_seeds=1),
     ONE_MOTIF: Case("used-not-treatment-specific", other_seeds=1),
     COUNTING: Case("not-used"),
-    SMEARED: Case("unfaithful", {"key_layers": 1, "value_kernel": 7}),
+    SMEARED: Case("unfaithful", {"key_layers": 1, "value_kernel": 7}, weights=True),
     SHUFFLED: Case("model-not-predictive"),
     RANDOM: Case("model-not-predictive"),
     ONE_READER: Case("faithful-treatment-specific", READER, controls=False),
     GAIN: Case(
         "faithful-not-treatment-specific",
         {**READER, **HEADS, "attention_query": "gain", "position_bias": "shared"},
-        controls=False,
         caught_by="swapped_shapes_skill",
+        **OF_WEIGHTS,
     ),
     CONSTANT: Case(
         "unfaithful",
         {**READER, **HEADS, "attention_query": "shared", "sink": False},
-        controls=False,
         caught_by="swapped_shapes_skill",
+        **OF_WEIGHTS,
     ),
     POSITION: Case(
-        "unfaithful", {**READER, "attention_query": "position"}, controls=False, caught_by="mean_shapes_skill"
+        "unfaithful", {**READER, "attention_query": "position"}, caught_by="mean_shapes_skill", **OF_WEIGHTS
     ),
 }
 
@@ -281,9 +284,9 @@ def own_bias_on_constant_bins() -> Iterator[None]:
 def check_case(case: str, seed: int, root: Path) -> dict[str, Any]:
     """Run `bioattn explain check` as a user would, once; returns its JSON."""
     folder = prepare_case(case, seed, root)
-    controls = (
-        f"--controls {folder}/controls --seeds {CASES[case].other_seeds}" if CASES[case].controls else ""
-    )
+    of = CASES[case]
+    controls = f"--controls {folder}/controls --seeds {of.other_seeds}" if of.controls else ""
+    controls += " --weights" * of.weights
     words = f"--dataset {folder}/promoters.dataset.h5 --seed {seed} --threads 1 -q {controls}"
     run(f"explain check {folder}/model {folder}/promoters.fa -o {folder}/check.json {words}")
     content: dict[str, Any] = read_json(folder / "check.json")
