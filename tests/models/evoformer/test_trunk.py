@@ -215,7 +215,7 @@ def test_uniform_attention_weighs_all_keys_alike(config):
     recorder = Heard()
     with capture(["*.msa_row", "*.msa_column"], recorder):
         block(msa, pair, msa_mask, pair_mask)
-    for weights in recorder.weights:
+    for weights in map(np.asarray, recorder.weights):
         highest = weights.max(-1, keepdims=True)
         np.testing.assert_allclose(
             np.where(weights > 0, weights, highest), np.broadcast_to(highest, weights.shape)
