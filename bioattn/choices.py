@@ -143,14 +143,14 @@ class PositionEncoding(StrEnum):
 
 
 class WeightType(StrEnum):
-    """How weights are stored."""
+    """How attention weights are stored."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
 
 
 class Reduction(StrEnum):
-    """What is done to weights before writing. Rows are the outer axis: of the MSA, residues, treatments, …"""
+    """What is done to attention weights before writing. Rows are the outer axis: of the MSA, residues, …"""
 
     NONE = "none"
     MEAN_HEADS = "mean-heads"
@@ -171,7 +171,7 @@ class Reduction(StrEnum):
 
 
 class Method(StrEnum):
-    """How values are computed."""
+    """How attribution is computed."""
 
     ISM = "ism"
     """In-silico mutagenesis: all three other bases at every position."""

@@ -289,13 +289,13 @@ def _questions(measures: Measures, quantity: Quantity) -> Sequence[Question]:
     if deciding is not None:
         kind = deciding.removeprefix("swapped_")
         cheats = {f"{name}_{kind}": text for name, text in CHEATS.items() if f"{name}_{kind}" in measures}
+        if quantity.signed or OTHER_TREATMENTS in measures:
+            least = "less than half of the difference that mutagenesis finds"
+            less = f"deleting what they point at for another treatment takes away as much, or {least}"
+            cheats = {OTHER_TREATMENTS: measures.skipped.get(OTHER_TREATMENTS, less), **cheats}
         questions.append(
             Question(
-                measures=(
-                    deciding,
-                    *([OTHER_TREATMENTS] if quantity.signed or OTHER_TREATMENTS in measures else []),
-                    *cheats,
-                ),
+                measures=(deciding, *cheats),
                 asks="maps are treatment-specific",
                 code=Code.NOT_SPECIFIC if used else Code.FAITHFUL_NOT_SPECIFIC,
                 sentence=f"{_point(measures, quantity)}, but are not treatment-specific: "
@@ -311,13 +311,7 @@ def _not_specific(measures: Measures, deciding: str, cheats: Mapping[str, str]) 
     """Why maps are not treatment-specific."""
     if not measures.passed(deciding):
         return [f"{_swapped(measures, deciding)}, so one map would do for all treatments"]
-    why = [text for name, text in cheats.items() if not measures.passed(name)]
-    if OTHER_TREATMENTS in measures.skipped:
-        why.insert(0, measures.skipped[OTHER_TREATMENTS])
-    elif not measures.passed(OTHER_TREATMENTS):
-        least = "less than half of the difference that mutagenesis finds"
-        why.insert(0, f"deleting what they point at for another treatment takes away as much, or {least}")
-    return why
+    return [text for name, text in cheats.items() if not measures.passed(name)]
 
 
 def _point(measures: Measures, quantity: Quantity) -> str:

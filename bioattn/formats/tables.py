@@ -178,8 +178,10 @@ def limit_of(cell: str) -> str | None:
     >>> [limit_of(cell) for cell in ("<0.001", "> 10", "<=2e-16", ">a", "10")]
     ['0.001', '10', '2e-16', None, None]
     """
+    if not cell.startswith(("<", ">", "≤", "≥")):
+        return None
     number = cell.lstrip("<>=≤≥ ")
-    return number if cell[:1] in tuple("<>≤≥") and is_number(number) else None
+    return number if is_number(number) else None
 
 
 def parse_numbers(cells: Sequence[str], where: Callable[[int], str]) -> npt.NDArray[np.float64]:

@@ -238,8 +238,7 @@ def _take_limits(reader: TableReader, roles: ColumnRoles) -> None:
     examples: dict[int, str] = {}
     for _, cells in reader.kept_rows():
         for index in columns:
-            limit = limit_of(cells[index]) if cells[index][:1] in "<>≤≥" and cells[index] else None
-            if limit is not None:
+            if (limit := limit_of(cells[index])) is not None:
                 examples.setdefault(index, cells[index])
                 cells[index] = limit
                 limits[index] += 1

@@ -68,6 +68,9 @@ def test_contributions_are_specific_only_where_mutagenesis_tells_treatments_apar
     measures = measured(deletion_of_other_treatments=None)
     measures.skip("by mutagenesis, too, it takes away as much", "deletion_of_other_treatments")
     assert judge(measures, Quantity.ATTENTION).code == "used-treatment-specific"
+    shapes = measured(deletion_of_other_treatments=None, mean_shapes_skill=0.0)
+    shapes.skip("by mutagenesis, too, it takes away as much", "deletion_of_other_treatments")
+    assert "by mutagenesis, too" not in judge(shapes, Quantity.ATTENTION).sentence
     verdict = judge(measures, Quantity.CONTRIBUTIONS)
     assert verdict.code == "used-not-treatment-specific"
     assert "by mutagenesis, too, it takes away as much" in verdict.sentence
