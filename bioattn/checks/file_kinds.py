@@ -22,8 +22,9 @@ def _describe(path: Path) -> dict[str, Any]:
         "sentence": check.verdict.sentence,
         "caveats": check.verdict.caveats,
         "measures": len(check.measures),
-        "passed": sum(measure.passed is True for measure in check.measures),
-        "failed": some([measure.name for measure in check.measures if measure.passed is False]),
+        "passed": sum(measure.outcome == "passed" for measure in check.measures),
+        "undecided": some([measure.name for measure in check.measures if measure.outcome == "undecided"]),
+        "failed": some([measure.name for measure in check.measures if measure.outcome == "failed"]),
         "skipped": some(list(check.skipped)),
         **{name: check.settings[name] for name in SIZES if name in check.settings},
     }
@@ -31,12 +32,13 @@ def _describe(path: Path) -> dict[str, Any]:
 
 def _sample(path: Path) -> Sample:
     check = read_check(path)
-    passed = [measure.passed for measure in check.measures]
+    outcomes = [measure.outcome for measure in check.measures]
     shown = {
         "verdict": str(check.verdict.code),
         "sentence": check.verdict.sentence,
-        "passed": passed.count(True),
-        "failed": passed.count(False),
+        "passed": outcomes.count("passed"),
+        "undecided": outcomes.count("undecided"),
+        "failed": outcomes.count("failed"),
         "not_taken": len(check.skipped),
     }
     return Sample(sample_name(path), {"general": {"verdict": str(check.verdict.code)}, "checks": shown})

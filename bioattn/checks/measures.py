@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 from bioattn.checks import thresholds
 from bioattn.promoters.response_metrics import Estimate
@@ -42,6 +43,13 @@ class Measure:
         if self.passed is None or self.threshold is None or self.interval is None:
             return False
         return self.interval[0] < self.threshold < self.interval[1]
+
+    @property
+    def outcome(self) -> Literal["passed", "failed", "undecided", ""]:
+        """How the measure is shown; empty where it is not judged or cannot be computed."""
+        if self.passed is None:
+            return ""
+        return "undecided" if self.unclear else "passed" if self.passed else "failed"
 
 
 class Measures(dict[str, Measure]):
@@ -246,8 +254,9 @@ def _undecided(measures: Measures, name: str, asks: str, caveats: list[str], res
     why = "and another seed differs by as much"
     if measure.interval is not None and measure.unclear:
         low, high = (f"{end:.3f}" for end in measure.interval)
-        why = f"95 % interval {low} to {high}, and the threshold is {measure.threshold:.3f}".removesuffix("0")
-    sentence = f"Undecided whether {asks}: {measure.label} is {measure.value:.3f}, {why}."
+        threshold = f"{measure.threshold:.3f}".removesuffix("0")
+        why = f"with a 95 % interval of {low} to {high}, which holds the threshold {threshold}"
+    sentence = f"Undecided whether {asks}. “{measure.label}” is {measure.value:.3f}, {why}."
     return Verdict(Code.UNDECIDED, sentence, caveats, rests_on)
 
 

@@ -9,6 +9,7 @@ from bioattn import __version__
 from bioattn.checks.measures import Code, Measure, Verdict, number, rounded
 from bioattn.io.files import json_result
 from bioattn.promoters.response_metrics import Estimate
+from bioattn.text import counted
 
 CHECK_FORMAT, CHECK_VERSION = "bioattn-check", "1.0"
 SURE = {Code.SPECIFIC, Code.USED}
@@ -30,7 +31,8 @@ NOTES = {
     "with every\ncolumn in random order, or without rows.",
 }
 """Explanations of figures, by a setting that the checks of one kind of model have."""
-WORDS = {True: "pass", False: "FAIL", None: ""}
+WORDS = {"passed": "pass", "failed": "FAIL", "undecided": "undecided", "": ""}
+"""Outcomes of measures in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,14 @@ class CheckRecord:
     """Measures that were not taken, and why."""
 
     def __repr__(self) -> str:
-        taken = [measure.passed for measure in self.measures if measure.passed is not None]
-        return f"<check: {self.verdict.code}, {sum(taken)} of {len(taken)} measures passed>"
+        return f"<check: {self.verdict.code}; {self.counts()}>"
+
+    def counts(self) -> str:
+        """How many of the measures that are judged passed, and how many are undecided."""
+        outcomes = [measure.outcome for measure in self.measures if measure.outcome]
+        text = f"{outcomes.count('passed')} of {counted(len(outcomes), 'test')} passed"
+        undecided = outcomes.count("undecided")
+        return f"{text}, {undecided} undecided" if undecided else text
 
     def to_json(self) -> dict[str, Any]:
         """The content of a check file."""
@@ -121,9 +129,7 @@ class CheckRecord:
     @property
     def tone(self) -> Literal["good", "open", "bad"]:
         """How the verdict is shown."""
-        if self.verdict.code in SURE:
-            return "good"
-        return "bad" if self.verdict.code in NEGATIVE else "open"
+        return tone_of(self.verdict.code)
 
     @property
     def sentences(self) -> list[str]:
@@ -134,6 +140,14 @@ class CheckRecord:
             *(f"But: {caveat}" for caveat in found.caveats),
             *(f"Next: {step}" for step in found.next),
         ]
+
+    @property
+    def skipped_by_reason(self) -> dict[str, str]:
+        """Names of the measures that were not taken, in words, by why."""
+        names: dict[str, list[str]] = {}
+        for name, why in self.skipped.items():
+            names.setdefault(why, []).append(name.replace("_", " "))
+        return {why: ", ".join(those).capitalize() for why, those in names.items()}
 
     def text(self) -> str:
         """The report as text: lines of at most about 120 characters, ending in a newline."""
@@ -156,12 +170,13 @@ class CheckRecord:
             ]
             lines.append(f"  {variants.treatment}: {', '.join(figures)}")
         if self.skipped:
-            lines += [
-                "",
-                "Skipped:",
-                *(f"  {skipped_title(name)}: {why}" for name, why in self.skipped.items()),
-            ]
+            lines += ["", "Skipped:", *(f"  {names}: {why}" for why, names in self.skipped_by_reason.items())]
         return "\n".join(lines) + "\n"
+
+
+def tone_of(code: str) -> Literal["good", "open", "bad"]:
+    """How a verdict is shown, by its code; `open` without one."""
+    return "good" if code in SURE else "bad" if code in NEGATIVE else "open"
 
 
 def _plain(value: Any) -> Any:
@@ -178,12 +193,7 @@ def _cells(measure: Measure) -> tuple[str, str, str, str, str]:
     bound = "≤" if measure.name in ("randomised_weights", "best_simple_model") else "≥"
     # Two decimals, and a third where it is not 0: values have three.
     threshold = "" if measure.threshold is None else f"{bound} {measure.threshold:.3f}".removesuffix("0")
-    return measure.label, f"{measure.value:.3f}", interval, threshold, WORDS[measure.passed]
-
-
-def skipped_title(name: str) -> str:
-    """A measure that was not taken, in words."""
-    return name.replace("_", " ").capitalize()
+    return measure.label, f"{measure.value:.3f}", interval, threshold, WORDS[measure.outcome]
 
 
 def read_check(path: Path) -> CheckRecord:

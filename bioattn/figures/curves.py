@@ -28,9 +28,10 @@ LOGGER = logging.getLogger("bioattn")
 _WIDE = 120.0
 MOST_SERIES = 8
 _VERDICTS = {
-    True: ("passed", "o", style.GREEN),
-    False: ("failed", "X", style.ORANGE),
-    None: ("not judged", "D", style.GREY),
+    "passed": ("passed", "o", style.GREEN),
+    "failed": ("failed", "X", style.ORANGE),
+    "undecided": ("undecided", "s", style.BLUE),
+    "": ("not judged", "D", style.GREY),
 }
 
 
@@ -76,7 +77,7 @@ def _draw_measures(figure: Figure, axis: Axes, measures: list[Measure], labels: 
     for measure, label in zip(measures, labels, strict=True):
         places.append(middle := place + len(label) / 2)
         place += len(label) + 0.4
-        _, marker, colour = _VERDICTS[measure.passed]
+        _, marker, colour = _VERDICTS[measure.outcome]
         if measure.interval is not None:
             axis.plot(measure.interval, [middle, middle], color=colour, linewidth=1.5)
         axis.plot([measure.value], [middle], marker=marker, color=colour, markersize=3.5, linestyle="")

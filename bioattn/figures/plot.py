@@ -189,6 +189,10 @@ def _default_kind(path: Path, num_samples: int) -> str:
         with open_attention(path) as attention:
             return _of_attention(attention, num_samples)
     known = "training" if kind.is_model else _OF_FILES.get(kind.name) or _of_content(path, kind)
+    if known is None and _BESIDE.get(kind.name) in (("attribution",), ("promoters",)):
+        raise BioattnError(
+            f"{path}: is {kind.title}, drawn with attention: name the attention file before it"
+        )
     if known is None:
         raise BioattnError(
             f"{path}: is {kind.title}, of which there is no picture; --kind chooses one of {', '.join(PICTURES)}"

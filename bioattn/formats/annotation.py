@@ -39,6 +39,7 @@ from bioattn.io.files import read_lines
 _TWO_NUMBERS = re.compile(r"\s*-*\d+\s*\t\s*-*\d+\s*")
 _BARE_ID = re.compile(r"""\s*([^\s=;"]+)\s*""")
 _GTF_ATTRIBUTES = re.compile(r"""\s*[^\s=;"]+\s+("[^"]*"|[^\s=;"]+)\s*(;|$)""")
+_GENE_PRED = re.compile(r"([^\t]+\t){2,3}[+-](\t\d+){5}(\t[\d,]+){2}")
 
 
 def read_annotation(path: Path, id_attribute: str | None = None) -> Annotation:
@@ -86,6 +87,17 @@ def annotation_format(path: Path) -> str:
             _TWO_NUMBERS.fullmatch("\t".join(columns[1:3])) or columns[0].lower() in ("chrom", "chr")
         ):
             return "BED"
+        if _GENE_PRED.match(line):
+            before = "" if columns[2] in ("+", "-") else f"cut -f 2- {path} | "
+            command = f"{before}genePredToGtf file {'stdin' if before else path} genes.gtf"
+            raise FormatError(
+                f"{path}:{number}: is a gene table of UCSC (genePred); make GTF of it: {command}"
+            )
+        if [name.strip().lower() for name in columns[:4]] == ["geneid", "chr", "start", "end"]:
+            raise FormatError(
+                f"{path}:{number}: is SAF; give the GFF3 or GTF that it was made from, or BED: the columns Chr, "
+                "Start less 1, End, GeneID, 0 and Strand, one row per gene"
+            )
         positions = "\t".join(columns[3:5])
         if (len(columns) >= 8 and _TWO_NUMBERS.fullmatch(positions)) or positions == ".\t.":
             last = columns[8] if len(columns) > 8 else ""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import MEAN, matching_sites, not_there, require_names, require_reference
 from bioattn.errors import BioattnError
-from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.inference.promoter_windows import make_batch
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.position_maps import upsample
 from bioattn.io.files import sha256_of
@@ -455,38 +455,35 @@ def attribution_beside(attribution: Attribution, attention: Attention) -> Promot
 def codes_of_genes(promoters: Path, attention: Attention, samples: pd.DataFrame) -> NDArray[np.uint8]:
     """The sequences of `samples` (by gene id) from the FASTA that attention was exported from.
 
-    Returns codes (G, L), right ends aligned, N before them. Warns when the FASTA is another file with the same
-    genes at the same places.
+    Returns codes (G, L), fitted to the model's window as they were for the export. Warns when the FASTA is another
+    file with the same genes at the same places.
 
     Raises: BioattnError naming a gene that the FASTA lacks or places elsewhere.
     """
-    length = attention.window_length
-    rows = {gene: number for number, gene in enumerate(samples.index)}
-    codes = np.full((len(rows), length), UNKNOWN, dtype=np.uint8)
-    places = list(zip(samples["chrom"], samples["start"], samples["end"], samples["strand"], strict=True))
-    missing = set(rows)
-    for promoter in read_promoters(promoters):
-        row = rows.get(promoter.gene_id)
-        if row is None:
-            continue
-        window = promoter.codes[promoter.flank : promoter.codes.size - promoter.flank]
-        place = (promoter.chrom, promoter.start, promoter.end, promoter.strand)
-        if window.size > length or place != places[row]:
+    is_same = sha256_of(promoters) == attention.input_sha256
+    genes = set(samples.index)
+    known = {each.gene_id: each for each in read_promoters(promoters) if each.gene_id in genes}
+    missing = [gene for gene in samples.index if gene not in known]
+    if missing:
+        raise BioattnError(
+            f"{promoters}: lacks {len(missing):,} of {len(genes):,} promoters (such as {missing[0]!r}); give the "
+            "FASTA that attention was exported from"
+        )
+    chosen = [known[gene] for gene in samples.index]
+    fitted = make_batch(chosen, attention.window_length, promoters, attention.downstream)
+    places = [fitted.samples.columns[name] for name in ("chrom", "start", "end", "strand")]
+    wanted = samples[["chrom", "start", "end", "strand"]].itertuples(index=False)
+    for promoter, place, expected in zip(chosen, zip(*places, strict=True), wanted, strict=True):
+        # Of a longer sequence without a place another file does not tell which part the model saw.
+        unknown = not (is_same or promoter.chrom) and promoter.codes.size > attention.window_length
+        if unknown or place != expected:
             raise BioattnError(
                 f"{promoters}: promoter {promoter.gene_id!r} is not the window that the model saw; give the FASTA "
                 "that attention was exported from"
             )
-        codes[row, length - window.size :] = window
-        missing.discard(promoter.gene_id)
-    if missing:
-        example = next(gene for gene in samples.index if gene in missing)
-        raise BioattnError(
-            f"{promoters}: lacks {len(missing):,} of {len(rows):,} promoters (such as {example!r}); give the "
-            "FASTA that attention was exported from"
-        )
-    if sha256_of(promoters) != attention.input_sha256:
+    if not is_same:
         LOGGER.warning(
             f"{promoters}: is not the file that {attention.path.name} was made from (SHA-256 differs), though "
             "genes and places agree"
         )
-    return codes
+    return fitted.codes

@@ -13,6 +13,13 @@ _SMALL_FILES = ("*.json", "*.txt", "*.model")
 _WEIGHTS = ("*.safetensors", "*.bin")
 
 
+def shipped_model(path: Path) -> Path:
+    """The folder of the model of this name that comes along; the path itself where there is none, or something."""
+    if path.exists() or len(path.parts) != 1:
+        return path
+    return next((folder / path for folder in SHIPPED if (folder / path).is_dir()), path)
+
+
 def local_model(path: Path) -> Path:
     """The folder of a model: the path itself, unless there is nothing. Then that of the model of this name that
     comes along, or where it reads as a name of the hub, of the copy which huggingface_hub keeps, and fetches where
@@ -20,10 +27,7 @@ def local_model(path: Path) -> Path:
 
     Raises: BioattnError with the command that fetches it, where that library is not installed or has no copy.
     """
-    if not path.exists():
-        for folder in SHIPPED:
-            if len(path.parts) == 1 and (folder / path).is_dir():
-                return folder / path
+    path = shipped_model(path)
     match = _NAME.fullmatch(str(path))
     if match is None or path.exists() or path.parent.exists():
         return path

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.checks.record import CheckRecord, read_check
+from bioattn.checks.measures import Code
+from bioattn.checks.record import CheckRecord, read_check, tone_of
 from bioattn.errors import BioattnError, FormatError
 from bioattn.interpret.motifs.motif_folder import MotifResults, read_motif_export
 from bioattn.io.files import read_json, sha256_of
-from bioattn.models.evaluation import HEADLINE, AccuracyTable, Evaluation, read_evaluation
+from bioattn.models.evaluation import HEADLINE, AccuracyTable, Evaluation, read_comparison, read_evaluation
 from bioattn.models.training_history import TrainingHistory, find_history
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset, read_dataset
 from bioattn.promoters.response_metrics import Estimate, estimate, median_auroc, median_pearson
@@ -44,6 +45,10 @@ class Report:
     found: list[Finding]
     accuracy: Evaluation | None
     check: CheckRecord | None
+    quick: str
+    """Without one, what the quick check at the end of the training says; empty where nothing is known."""
+    disbelieved: bool
+    """Whether either says that the maps explain nothing, or mislead."""
     browser: PromoterBrowser | None
     motifs: MotifResults | None
     histories: list[tuple[str, TrainingHistory]]
@@ -85,11 +90,13 @@ def collect_report(
     check = None if inputs.check is None else read_check(inputs.check)
     _require_one_model(inputs, motifs, check)
     predictions = _predictions(inputs)
+    code, quick = (str(record.get("evaluation", {}).get(name, "")) for name in ("verdict", "check"))
     browser = None
     hidden: list[str] = []
     weighted: list[str] = []
     if inputs.attention is not None:
         with open_attention(inputs.attention) as attention:
+            code = attention.verdict or code
             if attention.treatments:
                 predictions = attention.predictions()
             shown, hidden = shown_maps(attention)
@@ -115,7 +122,10 @@ def collect_report(
     others = [each for each in (inputs.evoformer_model, *inputs.trained_model) if each is not None]
     models = others if inputs.model is None else [inputs.model, *others]
     histories = [(_label(each), history) for each in models if (history := find_history(each)) is not None]
-    believed = check is None or check.tone != "bad"
+    if check is not None:
+        code, quick = str(check.verdict.code), ""
+    believed = tone_of(code) != "bad"
+    specific = code in ("", Code.SPECIFIC, Code.FAITHFUL_SPECIFIC)
     conditioning = next((each.get("conditioning") for each in config.get("networks", ())), None)
     found = [
         *(
@@ -123,10 +133,14 @@ def collect_report(
             for each in others
             for finding in findings.comparison_findings(each, read_training_record(each))
         ),
-        *findings.accuracy_findings(accuracy, inputs.model is not None),
+        *findings.accuracy_findings(
+            accuracy,
+            inputs.model is not None,
+            None if inputs.model is None else read_comparison(inputs.model, record),
+        ),
         *(finding for each in models for finding in findings.next_findings(each, read_training_record(each))),
-        *findings.check_findings(check, browser is not None or inputs.model is not None),
-        *findings.map_findings(browser, hidden, weighted, believed=believed),
+        *findings.check_findings(check, browser is not None or inputs.model is not None, quick, code),
+        *findings.map_findings(browser, hidden, weighted, specific=specific),
         *findings.motif_findings(motifs, believed=believed),
         *findings.alignment_findings(pages, left_out),
         *(Finding(table.title, text) for table in inputs.tables for text in table.sentences),
@@ -138,6 +152,8 @@ def collect_report(
         found=found,
         accuracy=accuracy,
         check=check,
+        quick=quick,
+        disbelieved=not believed,
         browser=browser,
         motifs=motifs,
         histories=histories,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bioattn.checks.next_steps import Names, beaten
-from bioattn.checks.record import CheckRecord
+from bioattn.checks.record import CheckRecord, tone_of
 from bioattn.interpret.motifs.motif_folder import MotifResults
 from bioattn.io.files import read_json
 from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, Evaluation, read_comparison
@@ -17,6 +17,7 @@ from bioattn.models.family import CONFIG
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset
 from bioattn.report.alignments import AlignmentPage
 from bioattn.report.promoters import PromoterBrowser
+from bioattn.store.training_record import Comparison
 from bioattn.text import counted, percentage
 
 Tone = Literal["good", "bad", "open", "plain"]
@@ -84,8 +85,13 @@ def _split(dataset: PromoterDataset) -> str:
     return f"; split by {kind}" if isinstance(kind, str) else ""
 
 
-def accuracy_findings(accuracy: Evaluation | None, has_model: bool) -> Iterator[Finding]:
-    """The model beside the best simple model."""
+def accuracy_findings(
+    accuracy: Evaluation | None, has_model: bool, comparison: Comparison | None = None
+) -> Iterator[Finding]:
+    """The model beside the best simple model.
+
+    comparison: of the training record, whose interval of the gain decides where it has one.
+    """
     if accuracy is None:
         if has_model:
             yield Finding("Accuracy", "This model was never scored on genes it had not seen.", "open")
@@ -112,8 +118,11 @@ def accuracy_findings(accuracy: Evaluation | None, has_model: bool) -> Iterator[
         low, high = (None, None) if accuracy.interval is None else accuracy.interval[1:]
         wins = value < reference and (high is None or high < reference or reference - value >= CLEAR_GAIN)
         close = abs(value - reference) < CLEAR_GAIN if low is None else low <= reference
-        won = f"{reference:.3f}, this model a {figure}"
         name = simple.name.partition(" (")[0]
+        if comparison is not None and comparison.gain is not None and comparison.cells == table.cells:
+            wins, close = comparison.below, comparison.gain[0] <= 0
+            name, reference = comparison.simple_model, comparison.simple
+        won = f"{reference:.3f}, this model a {figure}"
         yield _beside_simple("model", table.cells, figure, name, reference, won if wins else "", close=close)
     specific = model.figures.get("specific_pearson")
     if specific is not None and len(accuracy.per_treatment) > 1:
@@ -183,10 +192,16 @@ def headline(found: Sequence[Finding]) -> str:
     return bad.partition(":")[0].lower() if bad else ""
 
 
-def check_findings(check: CheckRecord | None, asked: bool) -> Iterator[Finding]:
-    """The verdict, or that there is none."""
+def check_findings(
+    check: CheckRecord | None, asked: bool, quick: str = "", code: str = ""
+) -> Iterator[Finding]:
+    """The verdict; without one that of the quick check at the end of the training, or that there is none."""
     if check is None:
-        if asked:
+        if asked and code:
+            said = quick or f"The quick check at the end of the training says: {code.replace('-', ' ')}."
+            text = f"{said} Next: `bioattn explain check` checks more, and its JSON belongs into this report."
+            yield Finding("Check", text, tone_of(code), leads=True)
+        elif asked:
             yield Finding(
                 "Check",
                 "Not checked: nobody has tested whether the attention shown here is what the model uses. Run "
@@ -196,17 +211,17 @@ def check_findings(check: CheckRecord | None, asked: bool) -> Iterator[Finding]:
                 leads=True,
             )
         return
-    known = [measure for measure in check.measures if measure.passed is not None]
     text = check.verdict.sentence
     if check.is_provisional:
         text = f"Provisional, until controls have been retrained (explain check --controls): {text}"
-    if known:
-        passed = sum(measure.passed is True for measure in known)
-        text += f" {passed} of {counted(len(known), 'test')} passed"
+    if any(measure.outcome for measure in check.measures):
+        text += f" {check.counts()}"
         text += f", {len(check.skipped)} not run." if check.skipped else "."
-    yield Finding("Check", text, check.tone, leads=True)
+    first = next((f" Next: {step}" for step in check.verdict.next), "")
+    yield Finding("Check", f"{text}{first}", check.tone, leads=True)
     for sentence in check.sentences[1:]:
-        yield Finding("Check", sentence, "open")
+        if sentence != first.strip():
+            yield Finding("Check", sentence, "open")
 
 
 def map_findings(
@@ -214,12 +229,12 @@ def map_findings(
     hidden_sites: Sequence[str] = (),
     value_weighted: Sequence[str] = (),
     *,
-    believed: bool = True,
+    specific: bool = True,
 ) -> Iterator[Finding]:
     """How far maps spread, how much treatments differ, and what of the file is not drawn.
 
-    value_weighted: sites that also hold weights times norms of values. believed: whether no check says that maps
-    mislead: then where the model looks is not told.
+    value_weighted: sites that also hold weights times norms of values. specific: whether no check says or leaves
+    open that maps are not those of their treatment: then how they differ is not told.
     """
     if hidden_sites:
         yield Finding(
@@ -255,7 +270,7 @@ def map_findings(
         + (" That is hardly more pointed than no attention at all." if spread > 0.8 * bins else ""),
         "bad" if spread > 0.8 * bins else "plain",
     )
-    if len(site.treatments) > 1 and believed:
+    if len(site.treatments) > 1 and specific:
         upper = np.triu_indices(len(site.treatments), k=1)
         alike = float(np.median(site.specific_similarity_TT[upper]))
         share = site.between_share
@@ -274,7 +289,7 @@ def map_findings(
 
 
 def motif_findings(motifs: MotifResults | None, *, believed: bool = True) -> Iterator[Finding]:
-    """What attended windows hold. believed: as of `map_findings`."""
+    """What attended windows hold. believed: whether no check says that maps mislead."""
     if motifs is None:
         return
     numbers = dict(motifs.num_by_source)

@@ -110,6 +110,11 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
             "verdict": {"title": "Verdict"},
             "sentence": {"title": "In words"},
             "passed": {"title": "Passed", "description": "Measures passed", **_NUMBER},
+            "undecided": {
+                "title": "Undecided",
+                "description": "Measures whose interval holds the threshold",
+                **_NUMBER,
+            },
             "failed": {"title": "Failed", "description": "Measures failed", **_NUMBER},
             "not_taken": {"title": "Not taken", "description": "Measures not taken", **_NUMBER, **_HIDDEN},
         },

@@ -25,7 +25,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
 from bioattn import __version__
-from bioattn.checks.record import Curve, skipped_title
+from bioattn.checks.record import Curve
 from bioattn.formats.meme import position_information
 from bioattn.io.files import text_output
 from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable
@@ -265,6 +265,8 @@ def _promoters(browser: PromoterBrowser) -> dict[str, Any]:
     maps = as_text(pack([quantised(site.profile_THK) for site in browser.sites]))
     return {
         "length": browser.window_length,
+        "zero": browser.zero,
+        "countedFrom": browser.counted_from,
         "task": browser.task,
         "treatments": browser.treatments,
         "steps": STEPS,
@@ -455,7 +457,6 @@ def _environment() -> Environment:
         "names": lambda mappings: list(dict.fromkeys(name for mapping in mappings for name in mapping)),
         "per_treatment_words": findings.per_treatment_words,
         "plain": _plain,
-        "skipped_title": skipped_title,
         "short": short,
         "strip": strip,
         "thousands": lambda number: f"{number:,}",

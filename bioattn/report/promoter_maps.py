@@ -234,17 +234,22 @@ def specific_part(responses: NDArray[np.floating]) -> NDArray[np.float64]:
 def agreeing(
     predicted_GT: NDArray[np.float64], measured_GT: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    """Sizes of specific parts of predictions, as far as they were measured: the smaller of both sizes where both
-    have one sign, and hardly anything elsewhere, but for ties in the order of the predictions.
+    """Sizes of the specific parts of predictions, as far as they were measured.
 
-    measured_GT: responses; None: sizes of predictions alone.
+    That is the smaller of both sizes where both have one sign, less the more the responses themselves differ, and
+    hardly anything elsewhere, but for ties in the order of the predictions.
+
+    predicted_GT, measured_GT: responses; without measured ones, sizes of predictions alone.
     """
-    sizes_GT = np.abs(predicted_GT)
+    specific_GT = specific_part(predicted_GT)
+    sizes_GT = np.abs(specific_GT)
     if measured_GT is None:
         return sizes_GT
     truth_GT = specific_part(measured_GT)
-    both_GT = np.where(predicted_GT * truth_GT > 0, np.minimum(sizes_GT, np.abs(truth_GT)), 0.0)
-    return np.asarray(both_GT + 1e-6 * sizes_GT)
+    both_GT = np.where(specific_GT * truth_GT > 0, np.minimum(sizes_GT, np.abs(truth_GT)), 0.0)
+    larger_GT = np.maximum(np.abs(predicted_GT), np.abs(measured_GT))
+    apart_GT = np.abs(predicted_GT - measured_GT) / np.where(larger_GT > 0, larger_GT, 1.0)
+    return np.asarray(both_GT * np.nan_to_num(np.maximum(0.0, 1 - apart_GT)) + 1e-6 * sizes_GT)
 
 
 def ranked_genes(specific: NDArray[np.float64], unseen: NDArray[np.bool_]) -> list[int]:

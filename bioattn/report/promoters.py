@@ -33,7 +33,6 @@ from bioattn.report.promoter_maps import (
     ranked_genes,
     read_maps,
     shown_maps,
-    specific_part,
 )
 from bioattn.store.attribution import open_attribution
 from bioattn.store.reader import Attention
@@ -58,8 +57,8 @@ class LeadTrack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadPromoter:
-    """The promoter shown first: that of the most treatment-specific response, predicted and, where it was
-    measured, measured; or the first one asked for."""
+    """The promoter shown first: that of the most treatment-specific response, of those that were measured the best
+    predicted; or the first one asked for."""
 
     title: str
     place: str
@@ -68,6 +67,8 @@ class LeadPromoter:
     sequence: str
     """Empty where not known."""
     key_edges: NDArray[np.int64]
+    zero: int
+    """The window position that the axis labels 0."""
     signed: bool
     """Whether the tracks are contributions."""
     tracks: list[LeadTrack]
@@ -328,9 +329,12 @@ class GeneLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromoterBrowser:
-    """All that the page says of promoters."""
+    """All that the page says of promoters. Positions count from the start of the gene, where it is not known from
+    the 3' end of the window."""
 
     window_length: int
+    downstream: int | None
+    """Bases of the window from position 0 of each gene on; None when that is not known."""
     task: str
     treatments: list[str]
     sites: list[SiteSummary]
@@ -344,6 +348,16 @@ class PromoterBrowser:
     """How it was computed, and of which treatments; None without any."""
     prediction_similarity_TT: NDArray[np.float64] | None
     measured_similarity_TT: NDArray[np.float64] | None
+
+    @property
+    def zero(self) -> int:
+        """The window position that axes label 0."""
+        return self.window_length - (self.downstream or 0)
+
+    @property
+    def counted_from(self) -> str:
+        """What lies there."""
+        return "the 3′ end of the window" if self.downstream is None else "the start of the gene"
 
 
 def collect_browser(
@@ -381,7 +395,7 @@ def collect_browser(
         responses = np.zeros((len(ids), max(1, len(names))))
     length = attention.window_length
     room = BESIDE_BYTES if inputs.prediction or inputs.alignment_attention else ALONE_BYTES
-    specific_GT = agreeing(specific_part(responses), context.measured_GT)
+    specific_GT = agreeing(responses, context.measured_GT)
     best_G = specific_GT.argmax(axis=1)
     with ExitStack() as stack:
         attribution = None
@@ -427,6 +441,7 @@ def collect_browser(
     middles = (edges[:-1] + edges[1:]) // 2
     return PromoterBrowser(
         window_length=length,
+        downstream=attention.downstream,
         task=attention.task,
         treatments=shown_treatments,
         sites=sites,
@@ -452,6 +467,7 @@ def collect_browser(
             shown_treatments,
             specific_GT[first],
             lead_attribution,
+            length - (attention.downstream or 0),
         ),
         absent=absent,
         chosen_by=_chosen_by(
@@ -505,6 +521,7 @@ def _lead(
     treatments: list[str],
     specific_T: NDArray[np.float64],
     attribution: dict[str, NDArray[np.float64]],
+    zero: int,
 ) -> LeadPromoter:
     """A few treatments of a promoter, those of the most specific responses, in the order of the file."""
     gene, window = context.ids[row], context.windows[row]
@@ -523,6 +540,7 @@ def _lead(
         split=context.split_G[row],
         sequence=context.letters(gene),
         key_edges=site.key_edges,
+        zero=zero,
         signed=site.quantity.signed,
         tracks=[
             LeadTrack(
@@ -560,8 +578,7 @@ def _chosen_by(
         return f"All {total:,} promoters are in this page."
     words = (
         f"{shown:,} of {total:,} promoters are in this page in full: the treatments took turns naming the "
-        f"promoter whose {'predicted and measured responses are' if measured else 'predicted response is'} most "
-        "specific to them"
+        f"promoter whose predicted response is most specific to them{' and was measured so' if measured else ''}"
     )
     if held_out:
         words += ", every second time among genes the model was not trained on"

@@ -63,10 +63,14 @@ class Comparison(NamedTuple):
         )
 
     def sentence(self) -> str:
-        """What to say of a model that is below."""
+        """What to say of the model beside the simple one."""
+        level = self.gain is not None and self.gain[0] <= 0
+        how = (
+            "ends below a" if self.below else "is level with the best" if level else "is better than the best"
+        )
         cells, figure, model, simple_model, simple, gain = self.as_in_tables()
         return (
-            f"this model ends below a simple model: {figure} on {cells} {model:.3f}, that of {simple_model} "
+            f"this model {how} simple model: {figure} on {cells} {model:.3f}, that of {simple_model} "
             f"{simple:.3f}" + ("" if gain is None else f" (difference {gain[0]:.3f} to {gain[1]:.3f})")
         )
 

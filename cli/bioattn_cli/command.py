@@ -18,7 +18,7 @@ import typer
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.files import check_apart, check_output, check_parent, run_record_path, unreadable
 from bioattn.io.folders import already_there
-from bioattn.io.hub import local_model
+from bioattn.io.hub import local_model, shipped_model
 from bioattn.io.records import write_run_record
 from bioattn.io.settings import Parameter, Writes, filled, is_one_setting, parameters
 from bioattn.models.family import is_parameter_file
@@ -144,8 +144,8 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
             given = arguments[one.name]
             if one.said.recorded_file and isinstance(given, Path):
                 arguments[one.name] = local_model(given)
-            elif one.name == "model" and isinstance(given, tuple):
-                arguments[one.name] = tuple(map(local_model, given))
+            elif Path in get_args(one.kind) and isinstance(given, tuple):
+                arguments[one.name] = tuple(map(local_model if one.name == "model" else shipped_model, given))
         is_alone = launch().count == 1
         if is_alone:  # of several processes one says it, once they have met
             _check(own, arguments, record)

@@ -26,6 +26,7 @@ def test_so_many_samples_leave_the_threshold_out():
         name="", label="", value=first.value, interval=first[1:], threshold=0.3, passed=True, sentence=""
     )
     assert measure.unclear
+    assert measure.outcome == "undecided"
     more = samples_needed(measure, 200)
     assert more > 200
     # About the same value in a narrower interval: its end lies at the threshold, within a fifth of its width.

@@ -308,7 +308,7 @@ def test_every_picture_is_there(name):
         ("attention.h5 --region 1:5 -o {out}.png", 2, "--region: the picture heatmap takes no such option"),
         ("attention.h5 --kind pie -o {out}.png", 2, "--kind 'pie': the pictures are attention, heatmap"),
         ("contacts.tsv --chain A -o {out}.png", 2, "say how to read a structure; give that too"),
-        ("promoters.fa -o {out}.png", 1, "of which there is no picture; --kind chooses one of attention"),
+        ("promoters.fa -o {out}.png", 1, "drawn with attention: name the attention file before it"),
         ("AF-X-F1-confidence_v4.json --kind pae -o {out}.png", 1, "holds no predicted aligned errors (entry"),
         ("half_v1.json -o {out}.png", 1, "residue1 and residue2 do not name every pair of residues"),
     ],

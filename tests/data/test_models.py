@@ -91,7 +91,7 @@ def test_models_that_come_along_are_known_by_name(tmp_path, monkeypatch):
 
 def test_the_model_of_yeast_knows_the_stress_element():
     """CCCCT raises the response to stress (Martinez-Pastor et al. 1996): here, too."""
-    assert main(["validate", str(DATA / "models" / "yeast-stress")]) == 0
+    assert main(["validate", "yeast-stress"]) == 0
     model = bioattn.load_model("yeast-stress", device="cpu")
     bases = np.random.default_rng(0).choice(list("ACGT"), (40, model.length), p=[0.32, 0.18, 0.18, 0.32])
     plain = ["".join(row) for row in bases]

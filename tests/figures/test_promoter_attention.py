@@ -193,6 +193,11 @@ def test_bad_input_is_one_sentence(promoters, annotation, tmp_path):
     moved = tmp_path / "moved.fa"
     moved.write_text(sequences.read_text().replace("chrI:0-60", "chrI:1-61"))
     fails(BioattnError, "'g0' is not the window that the model saw", promoters=moved)
+    longer = tmp_path / "longer.fa"  # of which the model saw the end
+    text = sequences.read_text().replace("chrI:0-60(+) flank=3\nCCC", "chrI:-2-60(+) flank=3\nCCCTT")
+    longer.write_text(text)
+    codes = [read(promoters.path, "g0", promoters=path).codes.tolist() for path in (longer, sequences)]
+    assert codes[0] == codes[1]
     table = tmp_path / "sites.tsv"
     table.write_text("gene_id\tmotif\tstart\tend\tstrand\ng0\tm\t55\t61\t+\n")
     fails(FormatError, "sites.tsv:2: 55 to 61 is no part of the window's 60 positions", motifs=table)

@@ -84,6 +84,24 @@ def test_the_corpus_equals_bioframe_or_is_refused(corpus):
     assert read >= 35
 
 
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        (
+            "NM_1\tchr1\t+\t99\t900\t149\t800\t2\t99,500,\t300,900,\t0\tG1",
+            r": genePredToGtf file \S+ genes\.gtf",
+        ),
+        ("585\tNM_1\tchr1\t-\t99\t900\t149\t800\t1\t99,\t900,\t0\tG1", r": cut -f 2- \S+ \| genePredToGtf"),
+        ("GeneID\tChr\tStart\tEnd\tStrand", "is SAF; give the GFF3"),
+    ],
+)
+def test_gene_tables_of_other_programs_are_refused_with_what_to_do(tmp_path, line, advice):
+    path = tmp_path / "genes.txt"
+    path.write_text(line + "\n")
+    with pytest.raises(FormatError, match=advice):
+        read_annotation(path)
+
+
 def row(kind, start, end, strand="+", attributes='gene_id "g"; transcript_id "t";', chrom="c"):
     return "\t".join([chrom, "test", kind, str(start), str(end), ".", strand, ".", attributes])
 

@@ -104,14 +104,14 @@ def test_each_treatment_names_the_gene_that_is_its_own():
         responses[gene, treatment] = -9
     responses[5] = 9  # responds to everything, so to nothing in particular
     nobody = np.zeros(40, np.bool_)
-    order = ranked_genes(agreeing(specific_part(responses), None), nobody)
+    order = ranked_genes(agreeing(responses, None), nobody)
     assert sorted(order) == list(range(40))
     assert set(order[:3]) == {7, 19, 31}
     assert np.abs(specific_part(responses)[5]).max() < np.abs(specific_part(responses)[7]).max()
     # Genes that were not trained on come in every second turn, the first one included.
     held_out = np.zeros(40, np.bool_)
     held_out[[2, 3, 4, 6, 8, 9]] = True
-    mixed = ranked_genes(agreeing(specific_part(responses), None), held_out)
+    mixed = ranked_genes(agreeing(responses, None), held_out)
     assert held_out[mixed[:3]].all()
     assert set(mixed[3:6]) == {7, 19, 31}
     assert sorted(mixed) == list(range(40))
@@ -125,10 +125,12 @@ def test_the_first_gene_is_one_whose_measured_response_is_as_predicted():
     predicted[8], measured[8] = (6, 0), (0, 6)  # and of the other treatment
     predicted[5], measured[5] = (4, 0), (4, 0)
     predicted[6], measured[6] = (8, 0), (np.nan, np.nan)
-    found = agreeing(specific_part(predicted), measured)
+    predicted[7], measured[7] = (0.5, -1), (-0.5, -2)  # of the first alike only beside the other
+    found = agreeing(predicted, measured)
     assert ranked_genes(found, np.zeros(40, np.bool_))[0] == 5
     assert found[5].argmax() == 0
-    alone = agreeing(specific_part(predicted), None)
+    predicted[7] = 0
+    alone = agreeing(predicted, None)
     assert ranked_genes(alone, np.zeros(40, np.bool_))[0] == 3
 
 

@@ -58,7 +58,7 @@ function promoterBrowser(host) {
       html("span", { class: "badge" }, "not in this page in full"),
       html("br"),
       `Most specific to ${names[gene.treatment] || "no treatment"}: predicted ${signed(gene.predicted)}; looked at most `
-      + `around ${signed(gene.peak - promoters.length, 0)}. To have its maps here, make the report with --genes ${gene.id}.`);
+      + `around ${signed(gene.peak - promoters.zero, 0)}. To have its maps here, make the report with --genes ${gene.id}.`);
     host.dataset.gene = gene.id;
     tracks.replaceChildren();
     layout = null;
@@ -200,13 +200,13 @@ function promoterBrowser(host) {
     layout.marks.replaceChildren(svg("path", { d: `M${x(position)} 0V${layout.bottom}`, class: "cursor" }));
     const place = Math.floor(position);
     const base = state.gene.sequence ? state.gene.sequence[place] : "";
-    let words = `${signed(place - promoters.length, 0)}${base ? ` ${base}` : ""}${onChromosome(state.gene, place)}`;
+    let words = `${signed(place - promoters.zero, 0)}${base ? ` ${base}` : ""}${onChromosome(state.gene, place)}`;
     if (bin >= 0) {
       const [start, end] = [Math.max(state.view[0], layout.edges[bin]), Math.min(state.view[1], layout.edges[bin + 1])];
       layout.marks.append(svg("rect", { x: x(start), y: 0, width: Math.max(1, x(end) - x(start)), height: layout.bottom, class: "bin" }));
       const shown = layout.tracks.slice(0, 8).map(({ treatment, row, attribution: added }) =>
         `${names[treatment]} ${isWeight() ? weight(row[bin]) : signed(row[bin], 3)}${added ? ` (the base adds ${signed(added[place], 3)})` : ""}`);
-      words += `. ${what()} of the bin ${signed(layout.edges[bin] - promoters.length, 0)} to ${signed(layout.edges[bin + 1] - promoters.length, 0)}: ${shown.join("; ")}`;
+      words += `. ${what()} of the bin ${signed(layout.edges[bin] - promoters.zero, 0)} to ${signed(layout.edges[bin + 1] - promoters.zero, 0)}: ${shown.join("; ")}`;
     }
     const hits = (state.gene.hits || []).filter(([, start, end]) => start <= place && place < end);
     if (hits.length) words += `. Motif hits: ${hits.map(([name, , , strand]) => `${name} (${strand})`).join(", ")}`;

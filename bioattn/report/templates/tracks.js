@@ -135,7 +135,7 @@ function drawTracks(host, gene, maps, state) {
     layers.push(drawLetters(gene.sequence, x, scale, from, to, y + 12));
     y += 20;
   }
-  layers.push(...drawAxis(promoters.length, x, from, to, y, left, width - right));
+  layers.push(...drawAxis(promoters, x, from, to, y, left, width - right));
   y += 36;
   const marks = svg("g", { class: "marks" });
   const drawing = svg("svg", { viewBox: `0 0 ${width} ${y}`, width, height: y, role: "img",
@@ -294,17 +294,17 @@ function drawLetters(sequence, x, scale, from, to, y) {
   return group;
 }
 
-function drawAxis(length, x, from, to, y, left, right) {
+function drawAxis(promoters, x, from, to, y, left, right) {
   const nodes = [svg("path", { d: `M${left} ${y}H${right}`, class: "axis" })];
   const span = to - from;
   const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
   const step = steps.find((each) => (each / span) * (right - left) > 62) || 10000;
-  for (let tick = Math.ceil((from - length) / step) * step; tick <= to - length; tick += step) {
-    const at = x(tick + length);
+  for (let tick = Math.ceil((from - promoters.zero) / step) * step; tick <= to - promoters.zero; tick += step) {
+    const at = x(tick + promoters.zero);
     nodes.push(svg("path", { d: `M${at} ${y}v4`, class: "axis" }));
     nodes.push(svg("text", { x: at, y: y + 16, "text-anchor": "middle", class: "tick" }, signed(tick, 0)));
   }
   nodes.push(svg("text", { x: (left + right) / 2, y: y + 31, "text-anchor": "middle", class: "tick" },
-    right - left > 420 ? "bases from the 3′ end of the window, in the direction of the gene" : "bases from the 3′ end of the window"));
+    `bases from ${promoters.countedFrom}${right - left > 420 ? ", in the direction of the gene" : ""}`));
   return nodes;
 }

@@ -81,10 +81,12 @@ def train(family: Any, settings: Any, reporter: Reporter) -> RunReport | None:
     if results is None:
         return RunReport(**figures)
     comparison, said = results.comparison(), [f"wrote {settings.output}"]
+    if comparison is not None:
+        said.append(comparison.sentence())
     if comparison is not None and comparison.below:
         data = next(iter(settings.input_paths().values()))
         names = Names.of(family.name, settings.output, None, data)
-        said += [comparison.sentence(), f"Next: {beaten(comparison, names)}"]
+        said.append(f"Next: {beaten(comparison, names)}")
     if check := getattr(results, "check", ""):
         said += [check, *(f"Next: {step}" for step in getattr(results, "next", ()))]
     return RunReport(*said, **figures)
