@@ -19,6 +19,11 @@ PLAIN = AttentionOptions()
 MEAN_ROWS = AttentionOptions(reduce=Reduction.MEAN_ROWS)
 
 
+def dirichlet(random, shape):
+    """Random rows of this shape that sum to 1, in float32."""
+    return random.dirichlet(np.ones(shape[-1]), shape[:-1]).astype(np.float32)
+
+
 def plain_site(heads, name="s", dims=("sample", "head", "query", "key"), null_key=False):
     """A site whose axes say nothing but their names."""
     axes = tuple(Axis(dim) for dim in dims)
@@ -89,7 +94,7 @@ def write_promoters(path, layout, samples, arrays, predictions=None, *, blocks=1
             writer.append(part_of(whole, slice(int(rows[0]), int(rows[-1]) + 1)))
 
 
-def write_attribution(path, samples, codes, values, predictions, treatments, *, gap=None, blocks=1, **header):
+def write_attribution(path, samples, codes, values, predictions, treatments, *, gap=None, **header):
     """An attribution file by mutagenesis, or by integrated gradients where there is a gap."""
     known = {"input_sha256": "0", "task": "regression", "downstream": None} | header
     method = Method.ISM if gap is None else Method.INTEGRATED_GRADIENTS
@@ -103,8 +108,7 @@ def write_attribution(path, samples, codes, values, predictions, treatments, *, 
     arrays = {SEQUENCE: codes, VALUES: values} | ({} if gap is None else {GAP: gap})
     whole = Block(samples, {"attribution": arrays, "predictions": {"values": predictions}})
     with result_file(path, layout, len(samples)) as writer:
-        for rows in np.array_split(np.arange(len(samples)), blocks):
-            writer.append(part_of(whole, slice(int(rows[0]), int(rows[-1]) + 1)))
+        writer.append(whole)
 
 
 def write_alignments(path, sites, samples, make, options=MEAN_ROWS, model_sha256="a" * 64):

@@ -25,11 +25,6 @@ class Family(NamedTuple):
     def alignment(self):
         return read_alignment(self.folder / self.row["msa"])
 
-    @property
-    def mapped_columns(self):
-        with (self.folder / self.row["mapping"]).open() as file:
-            return [int(line["msa_column"]) for line in csv.DictReader(file, delimiter="\t")]
-
 
 @pytest.fixture(scope="session")
 def families(shared):

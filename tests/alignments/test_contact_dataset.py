@@ -73,12 +73,6 @@ def test_what_was_written_is_read(dataset_file):
     assert validate_contact_dataset(dataset_file) == []
 
 
-def test_bytes_repeat(dataset_file, tmp_path):
-    again = tmp_path / "again.h5"
-    write_contact_dataset(again, PROTEINS, {"max_depth": 12})
-    assert again.read_bytes() == dataset_file.read_bytes()
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -129,18 +129,6 @@ def test_replacement_probabilities_equal_alphafolds(golden, case):
     )
 
 
-def test_a3m_files_give_the_golden_features(shared, golden):
-    """Through the reader: the file with dots in its insertion columns is the same alignment."""
-    from bioattn.formats.alignment_file import read_alignment
-
-    with np.load(shared / "golden" / "features_small.npz") as arrays:
-        for name in ("features_small.a3m", "features_small_dots.a3m"):
-            encoded = encode_alignment(read_alignment(shared / "golden" / name))
-            features = unmasked_features(encoded, 6, 5)
-            same(features.msa_feat, arrays["msa_feat"])
-            same(features.extra_deletion_value, arrays["extra_deletion_value"])
-
-
 def test_letters_read_otherwise_in_rows_and_query():
     letters = np.frombuffer(b"ARNDCQEGHILKMFPSTWYVBZUJOX-", np.uint8)
     assert msa_codes(letters).tolist() == [*range(20), 3, 6, 4, 20, 20, 20, 21]

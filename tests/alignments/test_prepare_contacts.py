@@ -1,4 +1,4 @@
-"""`bioattn prepare contacts` through the front door, on shared pairs and on small made-up ones."""
+"""`bioattn prepare contacts` through the front door, on small made-up pairs."""
 
 import csv
 
@@ -67,7 +67,8 @@ GOOD = ("one msa/one.a3m pdb/one.pdb A", "two msa/two.a3m pdb/two.pdb A")
 
 def test_small_pairs(folder):
     output = folder / "out" / "x.dataset.h5"
-    assert run(write_pairs(folder, *GOOD), "-o", output) == 0
+    mappings = folder / "mappings"
+    assert run(write_pairs(folder, *GOOD), "-o", output, "--mappings", mappings) == 0
     dataset = open_contact_dataset(output)
     assert dataset.ids == dataset.groups == ["one", "two"]
     one, two = dataset.protein(0), dataset.protein(1)
@@ -81,49 +82,14 @@ def test_small_pairs(folder):
     # The chain of the second lacks two residues and is the second row, not the first.
     assert np.isnan(two.cb[:2]).all()
     np.testing.assert_allclose(two.cb[2:, 0], x[:24])
+    with (mappings / "two.tsv").open() as file:
+        mapped = [(row["msa_column"], row["resi"]) for row in csv.DictReader(file, delimiter="\t")]
+    assert mapped == [(str(2 + place), str(101 + place)) for place in range(24)]
     rows = audit(folder)
     assert [rows[name]["status"] for name in ("one", "two")] == ["kept", "kept"]
     assert (rows["one"]["rows"], rows["one"]["distinct_rows"], rows["two"]["closest_row"]) == ("4", "3", "r2")
     assert (rows["two"]["mapped"], rows["two"]["contacts"], rows["two"]["identity"]) == ("24", "0", "1.000")
     assert (folder / "out" / "bioattn-records/x.dataset.h5.json").is_file()
-
-
-def test_shared_pairs(shared, tmp_path):
-    """Without mappings of their own: the coordinates of each column are those published with the pairs."""
-    data = shared / "data" / "msa_structure"
-    names = (
-        "PF00018_2O9S_A",
-        "psicov_1guuA",
-        "PF00249_1GUU_A",
-        "sca_S1A_3TGI",
-        "dncon_3e7u",
-        "protenix_102m",
-    )
-    with (data / "INDEX.tsv").open() as file:
-        index = {row["id"]: row for row in csv.DictReader(file, delimiter="\t")}
-    table = tmp_path / "pairs.tsv"
-    lines = ["id\tmsa\tstructure\tchain"]
-    lines += [
-        f"{name}\t{data / index[name]['msa']}\t{data / index[name]['structure']}\t{index[name]['chain']}"
-        for name in names
-    ]
-    table.write_text("\n".join(lines) + "\n")
-    output = tmp_path / "x.dataset.h5"
-    assert run(table, "-o", output, "--max-depth", 500, "--mappings", tmp_path / "mappings") == 0
-    dataset = open_contact_dataset(output)
-    assert dataset.groups == [name if name != "PF00249_1GUU_A" else "psicov_1guuA" for name in names]
-    for number, name in enumerate(names):
-        with (data / "mapping" / f"{name}.tsv").open() as file:
-            rows = list(csv.DictReader(file, delimiter="\t"))
-        protein = dataset.protein(number)
-        cb = np.full(protein.cb.shape, np.nan)
-        cb[[int(row["msa_column"]) for row in rows]] = [
-            [float(row[f"cb_{axis}"]) for axis in "xyz"] for row in rows
-        ]
-        np.testing.assert_allclose(protein.cb, cb, atol=1e-4)
-        assert protein.num_rows == min(500, int(index[name]["n_seqs"]))
-        written = (tmp_path / "mappings" / f"{name}.tsv").read_bytes()
-        assert written == (data / "mapping" / f"{name}.tsv").read_bytes()
 
 
 def test_depth_is_capped_by_chance_and_repeats(folder):

@@ -16,7 +16,6 @@ from tests.conftest import REPOSITORY
 from tests.making import bioattn
 
 DATA = REPOSITORY / "data"
-HELIX = "FEILDAGDKKWNAKREKRGLVIVLVLIIVIANLVLEVVVLLKIVRA"
 
 
 @pytest.fixture

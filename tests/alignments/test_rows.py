@@ -94,21 +94,6 @@ def test_random_rows_keep_the_query_and_every_other_row_is_as_likely():
     assert random_rows(4, 1, np.random.default_rng(0)).tolist() == [0]
 
 
-@pytest.mark.shared
-@pytest.mark.parametrize(("option", "percent"), [("-cov", 50), ("-cov", 75), ("-qid", 20), ("-qid", 29)])
-def test_real_families_as_hhfilter(hhfilter, families, option, percent):
-    for name in ("of_1UBQ", "protenix_102m", "sca_S1A_3TGI", "PF00041_1TEN_A", "psicov_16pkA", "dncon_3e7u"):
-        residues = families[name].alignment.residues
-        if option == "-cov":
-            kept = rows_within_gaps(msa_codes(residues), 1 - percent / 100)
-        else:
-            kept = rows_near_query(msa_codes(residues), percent / 100)
-        has_residue = count_residues(msa_codes(residues)) > 0
-        assert [row for row in kept if has_residue[row]] == hhfilter(
-            residues, "-id", "100", option, str(percent)
-        )
-
-
 LETTERS = set(b"ACDEFGHIKLMNPQRSTVWYBZU")
 SAME = {ord("B"): ord("D"), ord("Z"): ord("E"), ord("U"): ord("C")}
 

@@ -86,17 +86,6 @@ def test_holdouts_may_be_written_three_ways(folder, holdout):
         assert {dataset.chrom[i] for i in dataset.genes_in(side)} == names
 
 
-def test_treatments_held_out_on_seen_and_unseen_genes(folder):
-    code = run(
-        "p.fa", "r.tsv", "--treatment-table", "t.tsv", "-o", "x.h5", "--split", "chromosome", "--split",
-        "treatment", "--holdout", "test=chr0 validation=chr1", "--holdout", "test=agent:NaCl",
-    )  # fmt: skip
-    dataset = read_dataset(folder / "x.h5")
-    assert code == 0
-    assert dataset.treatment_split.tolist() == [0, 0, TEST]
-    assert len(dataset.genes_in(TEST)) == 20
-
-
 def test_contrast_tables_with_names(folder):
     for name, shift in (("a.csv", 0.0), ("b.csv.gz", 1.0)):
         lines = ["gene,log2FoldChange,lfcSE,padj"]

@@ -67,6 +67,11 @@ def test_from_stockholm_to_a3m_by_eye(small, tmp_path, capsys):
     ]
     record = json.loads((tmp_path / "bioattn-records/x.a3m.json").read_text())
     assert figures["steps"][0]["removed_columns"] == 3
+    assert main(["validate", str(output), str(stats)]) == 0
+    stats.write_text(json.dumps({"format": figures["format"], "depth": 3}))
+    capsys.readouterr()
+    assert main(["validate", str(stats)]) == 1
+    assert "statistics of an alignment without query, columns, neff" in capsys.readouterr().out
     assert record["outputs"]["x.a3m"] == hashlib.sha256(output.read_bytes()).hexdigest()
     assert record["inputs"]["alignment"]["file"] == "small.sto"
     assert record["steps"] == figures["steps"]
@@ -92,36 +97,6 @@ def test_packed_input_standard_input_and_packed_output(small, tmp_path, monkeypa
         "file": "stdin",
         "sha256": hashlib.sha256(small.read_bytes()).hexdigest(),
     }
-
-
-@pytest.mark.shared
-def test_the_same_bytes_again_and_other_rows_with_another_seed(shared, tmp_path):
-    source = shared / "data" / "msa_structure" / "msa" / "psicov_16pkA.aln"
-    options = ("--max-identity", "0.9", "--max-depth", "100", "--max-gap-row", "0.5", "-q")
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        stats = ("--stats", tmp_path / f"{name}.json")
-        assert run(source, "-o", tmp_path / f"{name}.a3m", "--seed", seed, *stats, *options) == 0
-    for suffix in (".a3m", ".json"):
-        assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
-    one, other = (read_alignment(tmp_path / f"{name}.a3m") for name in "ac")
-    assert one.num_rows == other.num_rows == 100
-    assert one.row(0) == other.row(0) == source.read_text().split("\n")[0]
-    assert one.names != other.names
-
-
-@pytest.mark.shared
-def test_the_alignment_without_signal(shared, tmp_path, capsys):
-    source = shared / "data" / "msa_structure" / "msa" / "of_1UBQ.a3m"
-    assert run(source, "-o", tmp_path / "u.a3m", "--stats", tmp_path / "u.json", "-q") == 0
-    sentence = capsys.readouterr().err
-    assert sentence.startswith(f"warning: {tmp_path / 'u.a3m'}: the rows carry no common signal")
-    assert "median identity to the query 0.14" in sentence
-    figures = json.loads((tmp_path / "u.json").read_text())
-    assert sentence.strip().endswith(figures["warnings"][0])
-    assert figures["median_query_identity"] == pytest.approx(0.14, abs=0.005)
-    assert figures["neff"] == 1026
-    assert sum(figures["query_identity_histogram"]["rows"]) == figures["depth"] - 1 == 1035
-    assert len(figures["coverage"]) == len(figures["effective_depth"]) == 76
 
 
 def test_found_by_search(tmp_path, capsys):

@@ -1,15 +1,11 @@
 """Grids of heads: maps against the weights written, one panel for each."""
 
 import numpy as np
-import pytest
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
-from bioattn.choices import Reduction
 from bioattn.figures.head_grid import draw_head_grid, read_head_grid
 from bioattn.store.reader import open_attention
-
-ROW_SITES = ["evoformer.00.msa_row", "evoformer.01.msa_row"]
 
 
 def test_each_panel_shows_its_head(alignments):
@@ -52,24 +48,3 @@ def test_heads_of_promoters(promoters):
     meshes = [axis.collections[0].get_array() for axis in figure.axes[:4]]
     for mesh, panel in zip(meshes, grid.panels, strict=True):
         np.testing.assert_array_equal(mesh, panel.values)
-
-
-@pytest.mark.parametrize("reduce", [Reduction.MEAN_ROWS, Reduction.NONE, Reduction.TOP_K])
-def test_maps_are_means_over_rows(write_alignments, reduce):
-    """By plain loops; of top-k what is not kept counts as 0."""
-    written = write_alignments(reduce)
-    with open_attention(written.path) as attention:
-        grid = read_head_grid(attention)
-    assert [(panel.site, panel.head) for panel in grid.panels] == [
-        (site, head) for site in ROW_SITES for head in "01"
-    ]
-    for panel in grid.panels:
-        whole = written.weights[panel.site][:, int(panel.head)]
-        for query in range(12):
-            for key in range(12):
-                total = 0.0
-                for row in range(3):
-                    kept = np.sort(whole[row, query])[-3:]
-                    if reduce is not Reduction.TOP_K or whole[row, query, key] >= kept[0]:
-                        total += float(whole[row, query, key])
-                assert panel.values[query, key] == pytest.approx(total / 3, abs=1e-6)

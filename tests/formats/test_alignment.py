@@ -9,11 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bioattn.errors import FormatError
-from bioattn.formats.alignment import (
-    insert_letters,
-    looks_like_nucleotides,
-    split_insertions,
-)
+from bioattn.formats.alignment import looks_like_nucleotides
 from bioattn.formats.alignment_file import parse_a3m, read_alignment, write_a3m
 
 
@@ -31,15 +27,21 @@ def pairs(alignment, first, second):
     return [(a, b) for a, b in both if a != "-" and b != "-"]
 
 
+NAMES = st.from_regex(r"[A-Za-z0-9_|/.:=>#-]{1,12}", fullmatch=True)
+RESIDUES = st.sampled_from("ACDEFGHIKLMNPQRSTVWYXBZUOJ-")
+
+
 @st.composite
-def a3m_rows(draw):
-    """Rows of A3M with one number of match columns."""
-    width = draw(st.integers(1, 6))
-    inserts = st.text("acdw", max_size=3)
-    row = st.tuples(
-        *(st.tuples(inserts, st.sampled_from("ACW-")).map("".join) for _ in range(width)), inserts
-    ).map("".join)
-    return draw(st.lists(row, min_size=1, max_size=5))
+def alignments(draw):
+    """Names, descriptions and rows of A3M."""
+    width = draw(st.integers(1, 8))
+    word = st.text("acdefghiklmnpqrstvwyxbzuoj", max_size=2)
+    text = st.tuples(*(st.tuples(word, RESIDUES).map("".join) for _ in range(width)), word).map("".join)
+    note = st.text(st.characters(exclude_categories=["C", "Z"]) | st.just(" "), max_size=12).map(str.strip)
+    return draw(st.lists(st.tuples(NAMES, note, text), min_size=1, max_size=6))
+
+
+ROWS = alignments().map(lambda records: [row for _, _, row in records])
 
 
 def test_fields_of_a_small_alignment():
@@ -54,14 +56,6 @@ def test_fields_of_a_small_alignment():
     assert (alignment.num_rows, alignment.num_columns) == (3, 5)
 
 
-@given(a3m_rows())
-def test_insertions_split_and_join(lines):
-    for line in lines:
-        match, inserted = split_insertions(line.encode())
-        assert insert_letters(match.decode(), inserted) == line
-        assert match.decode() == "".join(letter for letter in line if not letter.islower())
-
-
 def test_select_rows_takes_what_belongs_to_them():
     alignment = a3m("MK", "cM-", "-Kw")
     chosen = alignment.select_rows([2, 0])
@@ -71,7 +65,7 @@ def test_select_rows_takes_what_belongs_to_them():
     assert rows(alignment.select_rows([-1])) == ["-Kw"]
 
 
-@given(a3m_rows(), st.randoms())
+@given(ROWS, st.randoms())
 def test_keep_as_match_loses_no_residue(lines, random):
     alignment = a3m(*lines)
     mask = np.array([random.random() < 0.6 for _ in range(alignment.num_columns)], dtype=bool)
@@ -88,7 +82,7 @@ def test_keep_as_match_loses_no_residue(lines, random):
         assert kept.row_with_insertions(index) == plain
 
 
-@given(a3m_rows(), st.data())
+@given(ROWS, st.data())
 def test_centring_makes_the_query_the_columns_and_loses_nothing(lines, data):
     alignment = a3m(*lines)
     query = data.draw(st.integers(0, len(lines) - 1))
@@ -117,20 +111,6 @@ def test_centring_makes_the_query_the_columns_and_loses_nothing(lines, data):
 )
 def test_looks_like_nucleotides(lines, answer):
     assert looks_like_nucleotides(a3m(*lines)) is answer
-
-
-NAMES = st.from_regex(r"[A-Za-z0-9_|/.:=>#-]{1,12}", fullmatch=True)
-RESIDUES = st.sampled_from("ACDEFGHIKLMNPQRSTVWYXBZUOJ-")
-
-
-@st.composite
-def alignments(draw):
-    """Names, descriptions and rows of A3M."""
-    width = draw(st.integers(1, 8))
-    word = st.text("acdefghiklmnpqrstvwyxbzuoj", max_size=2)
-    text = st.tuples(*(st.tuples(word, RESIDUES).map("".join) for _ in range(width)), word).map("".join)
-    note = st.text(st.characters(exclude_categories=["C", "Z"]) | st.just(" "), max_size=12).map(str.strip)
-    return draw(st.lists(st.tuples(NAMES, note, text), min_size=1, max_size=6))
 
 
 @given(alignments())

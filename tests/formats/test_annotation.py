@@ -520,13 +520,6 @@ def test_copies_of_a_gene_under_one_name_are_not_one_gene(tmp_path):
     assert (near.problem, near.places) == ("", (Place("c", 100, 400, "-"),))
 
 
-def test_attributes_of_gff2_are_not_those_of_gtf(tmp_path):
-    path = tmp_path / "x.gff"
-    path.write_text('##gff-version 2\nc\tx\tgene\t5\t9\t.\t+\t.\tGene "a" ; Note "b"\n')
-    with pytest.raises(FormatError, match="is GFF version 2; convert it"):
-        read_annotation(path)
-
-
 def test_quotes_around_gff3_values_are_no_part_of_them(tmp_path):
     rows = [
         row("gene", 11, 90, attributes='ID="gene:g1"; Name="abc"'),

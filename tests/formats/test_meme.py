@@ -60,12 +60,10 @@ def test_consensus_and_information_by_hand():
     ("file", "format"),
     [
         ("JASPAR2024_CORE_fungi.meme", "minimal"),
-        ("JASPAR2024_CORE_plants.meme", "minimal"),
         ("regulonDB_2025-05.meme", "minimal"),
         ("HOCOMOCO_H12CORE.meme.gz", "minimal"),
         ("JASPAR2018_CORE_fungi.jaspar_pfm.txt", "jaspar"),
         ("JASPAR2024_CORE_fungi_non-redundant_pfms_transfac.txt", "transfac"),
-        ("JASPAR2024_CORE_plants_non-redundant_pfms_transfac.txt", "transfac"),
     ],
 )
 def test_databases_read_as_biopython_reads_them(shared, file, format):

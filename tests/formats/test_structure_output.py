@@ -1,6 +1,5 @@
 """Structures and column mappings that were written are read back, by Biopython and by us."""
 
-import contextlib
 import gzip
 import re
 
@@ -20,8 +19,7 @@ from bioattn.formats.structure_output import (
     write_mmcif,
     write_pdb,
 )
-from bioattn.structures.chain import Chain, read_chain, read_chains
-from bioattn.structures.column_mapping import ColumnMapping, read_mapping, write_mapping
+from bioattn.structures.chain import read_chain, read_chains
 from bioattn.structures.ideal_geometry import AMINO_ACIDS, UNKNOWN, predicted_residues
 
 ATOMS = {
@@ -313,36 +311,3 @@ def test_structures(tmp_path, residues, mmcif):
     atoms = [residue.atoms for residue in residues]
     np.testing.assert_allclose(chain.ca, [each["CA"] for each in atoms], atol=1e-3, rtol=1e-6)
     np.testing.assert_allclose(chain.cb, [each.get("CB", each["CA"]) for each in atoms], atol=1e-3, rtol=1e-6)
-
-
-@given(structures(), st.data())
-def test_mappings(tmp_path, residues, data):
-    length = len(residues)
-    chain = Chain(
-        name="A",
-        letters="X" * length,
-        residue_names=[residue.name for residue in residues],
-        numbers=[residue.number for residue in residues],
-        insertion_codes=data.draw(
-            st.lists(st.sampled_from(["", "A", "B"]), min_size=length, max_size=length)
-        ),
-        ca=np.zeros((length, 3), np.float32),
-        cb=np.ones((length, 3), np.float32),
-        bfactors=np.zeros(0, np.float32),
-        atom37=np.full((length, 37, 3), np.nan, np.float32),
-        num_missing_cb=0,
-    )
-    which = data.draw(st.lists(st.integers(0, length - 1), unique=True).map(sorted))
-    columns = data.draw(
-        st.lists(st.integers(0, 30), min_size=len(which), max_size=len(which), unique=True).map(sorted)
-    )
-    mapping = ColumnMapping(
-        columns=np.array(columns, int), residues=np.array(which, int), row=0, identity=1.0
-    )
-    write_mapping(tmp_path / "x.tsv", mapping, chain)
-    if not which:
-        with contextlib.suppress(BioattnError):
-            assert len(read_mapping(tmp_path / "x.tsv", chain, 31).columns) == 0
-        return
-    read = read_mapping(tmp_path / "x.tsv", chain, 31)
-    assert (read.columns.tolist(), read.residues.tolist()) == (columns, which)

@@ -4,7 +4,6 @@ import csv
 import datetime as dt
 import gzip
 import io
-import lzma
 import math
 import struct
 import zipfile
@@ -57,11 +56,6 @@ def test_reads_what_the_csv_module_writes(tmp_path_factory, delimiter, cells):
     reader = open_table(path)
     assert list(reader.header) == cells[0]
     assert [row for _, row in reader.rows()] == [row for row in cells[1:] if row != cells[0]]
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bytes])
-def test_compression_is_found_by_content(tmp_path, pack):
-    assert rows_of(table(tmp_path, pack(b"gene\tx\nA\t1\n"), "odd.csv")) == [["A", "1"]]
 
 
 def test_r_row_names_without_a_header(tmp_path):

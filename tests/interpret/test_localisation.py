@@ -133,24 +133,6 @@ def test_means_equal_scikit_learn_on_a_simulation(difficulty, monkeypatch):
     assert report.positives.loc[ALL, "pairs"] == len(expected["auroc"])
 
 
-def test_masses_and_sink_sum_to_one():
-    simulated = simulate_promoters(simulation_settings("hard", genes=20, treatments=4))
-    weights = np.random.default_rng(0).dirichlet(np.ones(126), size=(20, 4))[
-        ..., :125
-    ]  # the last key is a sink
-    report = scores_of(
-        simulated.sites,
-        weights,
-        simulated.gene_ids,
-        [rule.treatment for rule in simulated.rules],
-        np.arange(0, 1001, 8),
-        1000,
-    )
-    for table in (report.positives, report.negatives):
-        masses = [name for name in table.columns if name.startswith("mass_")]
-        assert table.loc[ALL, masses].sum() == pytest.approx(1, abs=1e-5)
-
-
 def test_truth_and_maps_must_belong_together():
     edges = [0, 10, 20]
     weights = np.full((1, 1, 2), 0.5)

@@ -15,7 +15,7 @@ from bioattn.interpret.tracks import export_tracks
 from bioattn.store.schema import AttentionOptions
 from bioattn.store.windows import promoter_samples
 from tests.making import bioattn
-from tests.result_files import cross_site, promoter_layout, write_promoters
+from tests.result_files import cross_site, dirichlet, promoter_layout, write_promoters
 
 LENGTH, EDGES, FIELD = 60, (0, 4, *range(12, 61, 8)), 14
 TREATMENTS = ["heat 37 °C", "Heat 37 C", "control"]
@@ -39,11 +39,6 @@ GENES = [
 DOWNSTREAM = 10
 
 
-def softmax(logits):
-    exponents = np.exp(logits - logits.max(-1, keepdims=True))
-    return exponents / exponents.sum(-1, keepdims=True)
-
-
 @pytest.fixture
 def write_attention(tmp_path):
     def write(
@@ -58,8 +53,7 @@ def write_attention(tmp_path):
         chosen = AttentionOptions(**options)
         layout = promoter_layout([site], treatments, LENGTH, chosen, downstream=downstream)
         group = next(group for group in layout.groups if group.path == f"sites/{site.name}")
-        shape = (len(genes), *group.shape(group.arrays[0]))
-        weights = softmax(np.random.default_rng(0).normal(size=shape) * 2).astype(np.float32)
+        weights = dirichlet(np.random.default_rng(0), (len(genes), *group.shape(group.arrays[0])))
         names, chroms, starts, ends, strands = (list(column) for column in zip(*genes, strict=True))
         path = tmp_path / name
         samples = promoter_samples(names, chroms, starts, ends, strands)

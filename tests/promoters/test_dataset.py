@@ -1,7 +1,5 @@
 """The dataset file: what is written is read, byte for byte again, and nothing damaged is."""
 
-import json
-
 import h5py
 import numpy as np
 import pandas as pd
@@ -106,16 +104,6 @@ def path(tmp_path):
     path = tmp_path / "x.dataset.h5"
     write_dataset(path, example())
     return path
-
-
-def test_plain_h5py_reads_it(path):
-    with h5py.File(path) as file:
-        assert file.attrs["format"] == b"bioattn-promoter-dataset"
-        assert file["genes/id"].asstr()[3] == "g3"
-        assert file["sequences/codes"].shape == (300, 400)
-        assert file["targets/values"].dtype == np.float32
-        assert file["treatments/features/000000"].attrs["name"] == b"dose"
-        assert json.loads(file["metadata"].asstr()[0]) == {}
 
 
 def test_other_files_and_versions_are_refused(path, tmp_path):

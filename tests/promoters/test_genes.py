@@ -5,7 +5,6 @@ import random
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +19,7 @@ from bioattn.promoters.genes import (
     read_units,
     units_by_distance,
 )
-from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
+from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn_cli.main import main
 
 
@@ -115,16 +114,6 @@ def test_ids_are_found_in_other_letters_and_with_their_prefix():
     assert promoters.match(ids)[0].tolist() == [0, 1, 2, -1, 4]
     assert promoters.match(["gene-AT1G01010.2", "at1g01020.1"])[0].tolist() == [0, 1]
     assert promoters.share(ids) == 1
-
-
-def test_names_travel_in_the_fasta(tmp_path):
-    codes = np.zeros(10, np.uint8)
-    written = [
-        Promoter("a", "I", 0, 10, "+", 0, codes, unit="a", name="HSP 30%"),
-        Promoter("b", "I", 0, 10, "-", 0, codes),
-    ]
-    write_promoters(tmp_path / "p.fa", written)
-    assert [(p.unit, p.name) for p in read_promoters(tmp_path / "p.fa")] == [("a", "HSP 30%"), ("", "")]
 
 
 def gene(name, chrom, start, end, strand, problem=""):

@@ -78,20 +78,6 @@ def test_attention_is_that_of_the_command(proteins, model, rows, tmp_path):
         maps.array()
 
 
-def test_reductions_are_those_of_the_file(proteins, model, tmp_path):
-    for reduce in ("none", "mean-heads", "top-k"):
-        config = tmp_path / f"{reduce}.toml"
-        config.write_text(f'[attention]\nreduce = "{reduce}"\nsites = ["evoformer.00.*"]\n')
-        output = tmp_path / f"{reduce}.h5"
-        run = ("run", "evoformer", proteins / "family.a3m", "--model", proteins / "model", "-c", config)
-        assert command(*run, "-o", tmp_path / reduce, "--attention", output) == 0
-        maps = model.attention(proteins / "family.a3m", sites="evoformer.00.*", reduce=reduce)
-        with h5py.File(output) as file:
-            for site in maps.sites:
-                stored = file[f"sites/{site}/s0000000/weights"]
-                np.testing.assert_allclose(maps.array(site), stored, atol=1e-6)
-
-
 def test_a_model_is_saved_whole(proteins, model, tmp_path):
     model.save(tmp_path / "model")
     assert command("validate", tmp_path / "model") == 0

@@ -5,7 +5,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import EsmConfig, EsmForMaskedLM
 
 import bioattn
 from bioattn.errors import BioattnError
@@ -76,35 +75,3 @@ def test_new_sequences_are_those_of_the_command(folder, tmp_path):
     assert command("generate", "language", folder / "model", "-o", tmp_path / "new.fa", *options) == 0
     written = (tmp_path / "new.fa").read_text().split()[1::2]
     assert model.generate(3, prompt="ACG", seed=4) == written
-
-
-def test_a_folder_of_hugging_face(tmp_path):
-    tokens = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]
-    config = EsmConfig(
-        vocab_size=len(tokens),
-        mask_token_id=32,
-        pad_token_id=1,
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=48,
-        max_position_embeddings=66,
-        position_embedding_type="rotary",
-        token_dropout=True,
-    )
-    torch.manual_seed(1)
-    network = EsmForMaskedLM(config).eval()
-    network.set_attn_implementation("eager")
-    network.save_pretrained(tmp_path / "esm")
-    (tmp_path / "esm" / "vocab.txt").write_text("\n".join(tokens))
-    model = bioattn.load_model(tmp_path / "esm", threads=1)
-    letters = "MKVLAAGHEW"
-    maps = model.attention(letters)
-    ids = torch.tensor([[0, *(tokens.index(letter) for letter in letters), 2]])
-    with torch.no_grad():
-        expected = network.esm(ids, output_attentions=True).attentions
-    for site, weights in zip(maps.sites, expected, strict=True):
-        np.testing.assert_allclose(maps.array(site), weights[0], atol=1e-5)
-    model.save(tmp_path / "model")
-    again = bioattn.load_model(tmp_path / "model").predict(letters)
-    pd.testing.assert_frame_equal(again, model.predict(letters), rtol=1e-5)

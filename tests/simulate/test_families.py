@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from bioattn.alignments import couplings
-from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.errors import SettingsError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.simulate.families import (
@@ -16,6 +15,7 @@ from bioattn.simulate.families import (
     potts_model,
     sample_family,
 )
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.structures.chain import read_chain
 from bioattn.structures.contacts import contacts
 from tests.making import bioattn
@@ -32,23 +32,6 @@ def test_sampler_reaches_the_model_s_distribution():
     found = np.zeros((20, 20))
     np.add.at(found, (states[:, 0], states[:, 1]), 1 / len(states))
     assert np.abs(found - wanted).max() < 5 * np.sqrt(wanted.max() / len(states))
-
-
-def test_planted_contacts_are_found_by_mean_field_couplings():
-    random = np.random.default_rng(5)
-    fold = generate_fold(random, max_length=70)
-    settings = FamilySettings(depth=1500, gaps=0.02)
-    states = sample_family(potts_model(fold.positions, settings, random), settings, random)
-    assert states.shape == (1500, len(fold.positions))
-    planted = np.zeros((len(fold.positions),) * 2, bool)
-    planted[tuple(contact_pairs(fold.positions, min_separation=6).T)] = True
-    scores = couplings.average_product_correction(
-        couplings.mean_field_norms(*couplings.pair_frequencies(states))
-    )
-    i, j = np.triu_indices(len(scores), 6)
-    best = np.argsort(-scores[i, j])[: len(scores) // 5]
-    assert planted[i[best], j[best]].mean() > 0.7
-    assert planted[i, j].mean() < 0.12
 
 
 def test_shared_ancestry_makes_rows_alike():
@@ -108,6 +91,9 @@ def simulated(tmp_path_factory):
 
 
 def test_files_agree(simulated):
+    for path in (simulated, simulated / "simulation.json"):
+        assert inspect_file(path).kind == "simulated-families"
+        assert validate_file(path) == []
     for name in ("simulated000000", "simulated000001"):
         alignment = read_alignment(simulated / "msa" / f"{name}.a3m")
         chain = read_chain(simulated / "structure" / f"{name}.pdb")
@@ -136,16 +122,6 @@ def test_same_seed_same_bytes_and_more_families_leave_the_first_as_they_were(sim
     assert tree(more)[first] == tree(simulated)[first]
     assert bioattn("simulate", "msa", "-o", other, *SMALL, "--seed", "1") == 0
     assert tree(other)[first] != tree(simulated)[first]
-
-
-def test_dataset_is_made_of_them(simulated, tmp_path):
-    output = tmp_path / "X.dataset.h5"
-    assert bioattn("prepare", "contacts", simulated / "PAIRS.tsv", "-o", output, "-q") == 0
-    dataset = open_contact_dataset(output)
-    assert dataset.ids == ["simulated000000", "simulated000001"]
-    assert len(set(dataset.groups)) == 2
-    protein = dataset.protein(0)
-    assert protein.mapped.all()
 
 
 def test_given_folds_are_planted(simulated, tmp_path):

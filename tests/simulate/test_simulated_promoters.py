@@ -11,6 +11,7 @@ from bioattn.formats.nucleotides import decode, encode
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.simulate.promoters import EFFECT, simulate_promoters, simulation_settings, write_simulation
 from bioattn.simulate.truth import CAUSAL, DECOY, LONE, read_truth
+from bioattn.store.inspection import validate_file
 from tests.making import bioattn
 
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
@@ -239,6 +240,7 @@ def test_the_command_writes_what_the_library_draws(tmp_path):
     assert list(responses.index) == simulated.gene_ids
     assert np.abs(responses.to_numpy() - simulated.responses).max() <= 0.00051
     assert read_truth(out / "truth.tsv") == simulated.sites
+    assert validate_file(out) == validate_file(out / "simulation.json") == []
     treatments = pd.read_csv(out / "treatments.tsv", sep="\t", index_col=0)
     assert list(treatments.index) == list(responses.columns)
     description = json.loads((out / "simulation.json").read_text())
@@ -262,17 +264,15 @@ def test_impossible_settings_are_refused(tmp_path, capsys, arguments, code, mess
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("flank", ["0", "15"])
-def test_the_windows_of_prepare_promoters_are_the_simulated_ones(tmp_path, flank):
+def test_the_windows_of_prepare_promoters_are_the_simulated_ones(tmp_path):
     """The ordinary command on the written files gives the promoters that the truth speaks of, on both strands."""
     assert bioattn("simulate", "promoters", "-o", tmp_path / "s", "--genes", "120", "-q") == 0
     inputs = [tmp_path / "s" / "genome.fa", tmp_path / "s" / "annotation.gff3"]
-    window = ["--upstream", "400", "--downstream", "0", "--flank", flank]
+    window = ["--upstream", "400", "--downstream", "0", "--flank", "15"]
     assert bioattn("prepare", "promoters", *inputs, *window, "-o", tmp_path / "p.fa", "-q") == 0
     simulated = simulate_promoters(simulation_settings(genes=120))
     promoters = {promoter.gene_id: promoter for promoter in read_promoters(tmp_path / "p.fa")}
     assert list(promoters) == simulated.gene_ids
     assert {promoter.strand for promoter in promoters.values()} == {"+", "-"}
     for gene_id, codes in zip(simulated.gene_ids, simulated.codes, strict=True):
-        side = int(flank)
-        assert np.array_equal(promoters[gene_id].codes[side : side + 400], codes)
+        assert np.array_equal(promoters[gene_id].codes[15:415], codes)

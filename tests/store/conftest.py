@@ -9,7 +9,7 @@ import pytest
 from bioattn.choices import WeightType
 from bioattn.store.schema import AttentionOptions, FileLayout, Samples
 from bioattn.store.windows import promoter_samples
-from tests.result_files import cross_site, promoter_layout, stage_site, write_promoters
+from tests.result_files import cross_site, dirichlet, promoter_layout, stage_site, write_promoters
 
 TREATMENTS = ["heat 37 °C", "cold", "H2O2"]
 SITES = [cross_site((0, 4, *range(12, 101, 8))), stage_site(range(0, 101, 10), null_key=True)]
@@ -42,11 +42,6 @@ class Example(NamedTuple):
     predictions: np.ndarray
 
 
-def softmax(logits):
-    exponents = np.exp(logits - logits.max(-1, keepdims=True))
-    return exponents / exponents.sum(-1, keepdims=True)
-
-
 def make_samples(number):
     start = 1000 * np.arange(number, dtype=np.int64) - 40
     return promoter_samples(
@@ -67,7 +62,7 @@ def make_arrays(layout, number, seed=0):
     arrays: dict[str, dict[str, np.ndarray]] = {}
     for site in SITES:
         group = next(group for group in layout.groups if group.path == f"sites/{site.name}")
-        weights = softmax(random.normal(size=(number, *group.shape(group.arrays[0]))))
+        weights = dirichlet(random, (number, *group.shape(group.arrays[0])))
         weights *= 0.8 if site.null_key else 1
         arrays[site.name] = {
             array.name: (weights if array.name == "weights" else 3 * weights).astype(array.dtype)

@@ -109,28 +109,6 @@ def test_tables_as_others_write_them_are_tables(tmp_path):
     assert description.figures == {"rows": 2, "columns": 3, "names": ["", "b, and c", "d"]}
 
 
-def test_simulations_are_known_by_folder_and_by_settings(tmp_path):
-    families, promoters = tmp_path / "f", tmp_path / "p"
-    words = ["--families", "2", "--depth", "20", "--seed", "4", "-q"]
-    assert main(["simulate", "msa", "-o", str(families), *words]) == 0
-    assert main(["simulate", "promoters", "-o", str(promoters), "--genes", "30", "-q"]) == 0
-    for path in (families, families / "simulation.json"):
-        description = inspect_file(path)
-        assert description.kind == "simulated-families"
-        assert description.figures == {
-            "format_version": 1,
-            "seed": 4,
-            "families": ["simulated000000", "simulated000001"],
-            "groups": 2,
-        }
-        assert validate_file(path) == []
-    for path in (promoters, promoters / "simulation.json"):
-        description = inspect_file(path)
-        assert description.kind == "simulated-promoters"
-        assert description.figures["settings"]["genes"] == 30
-        assert validate_file(path) == []
-
-
 A3M = ">q/1-5 the query\nMKVLE\n>a\nMK-LEgg\n>b\n--V--\n"
 
 
@@ -155,18 +133,3 @@ def test_alignments(tmp_path, capsys, text, rows, columns, first, gaps, inserted
         "inserted_letters": inserted,
     }
     assert main(["validate", str(path)]) == 0
-
-
-def test_what_prepare_msa_writes(tmp_path, capsys):
-    source, output, stats = tmp_path / "in.a3m", tmp_path / "x.a3m.gz", tmp_path / "x.json"
-    source.write_text(A3M)
-    assert main(["prepare", "msa", str(source), "-o", str(output), "--stats", str(stats), "-q"]) == 0
-    capsys.readouterr()
-    for path, said in ((output, "alignment"), (stats, "statistics of a prepared alignment")):
-        assert main(["inspect", str(path)]) == 0
-        assert capsys.readouterr().out.startswith(f"{path.name}: {said}\n")
-        assert main(["validate", str(path)]) == 0
-        capsys.readouterr()
-    stats.write_text('{"format": "bioattn-msa-statistics", "depth": 3}')
-    assert main(["validate", str(stats)]) == 1
-    assert "statistics of an alignment without query, columns, neff" in capsys.readouterr().out

@@ -52,7 +52,7 @@ def record(number, count, first, stop, total, given=SETTINGS):
     return ShardRecord(shard=Shard(number, count), first=first, stop=stop, total=total, settings=given)
 
 
-@settings(max_examples=20)  # each writes a dozen files
+@settings(max_examples=8)  # each writes a dozen files
 @given(
     number=st.integers(1, 40),
     cuts=st.lists(st.integers(0, 40), max_size=5),

@@ -4,11 +4,13 @@ import csv
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment_file import parse_a3m, read_alignment
 from bioattn.structures.chain import Chain, read_chain
-from bioattn.structures.column_mapping import map_columns, read_mapping
+from bioattn.structures.column_mapping import ColumnMapping, map_columns, read_mapping, write_mapping
 
 SEQUENCE = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQ"
 SHUFFLED = "QVEILGLREELQRSFHSKVFSIQRQKAIYATKM"
@@ -24,14 +26,14 @@ DIFFERENT = {
 }
 
 
-def chain_of(letters):
+def chain_of(letters, codes=None):
     coordinates = np.arange(3 * len(letters), dtype=np.float32).reshape(-1, 3)
     return Chain(
         name="A",
         letters=letters,
         residue_names=["UNK"] * len(letters),
         numbers=list(range(11, 11 + len(letters))),
-        insertion_codes=[""] * len(letters),
+        insertion_codes=codes or [""] * len(letters),
         ca=coordinates,
         cb=coordinates,
         bfactors=np.zeros(0, np.float32),
@@ -137,3 +139,15 @@ def test_mappings_that_are_refused(tmp_path, lines, words):
         read_mapping(file, chain_of(SEQUENCE), 33)
     assert str(refused.value).startswith(str(file))
     assert words in str(refused.value)
+
+
+@given(st.lists(st.sampled_from(["", "A", "B"]), min_size=1, max_size=6), st.data())
+def test_a_mapping_that_is_written_is_read(tmp_path, codes, data):
+    chain = chain_of("X" * len(codes), codes)
+    residues = data.draw(st.sets(st.integers(0, len(codes) - 1), min_size=1).map(sorted))
+    of_columns = st.sets(st.integers(0, 30), min_size=len(residues), max_size=len(residues))
+    columns = data.draw(of_columns.map(sorted))
+    mapping = ColumnMapping(columns=np.array(columns), residues=np.array(residues), row=0, identity=1.0)
+    write_mapping(tmp_path / "x.tsv", mapping, chain)
+    found = read_mapping(tmp_path / "x.tsv", chain, 31)
+    assert (found.columns.tolist(), found.residues.tolist()) == (columns, residues)

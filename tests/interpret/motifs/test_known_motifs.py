@@ -211,13 +211,6 @@ def test_quantities_are_means_over_groups_and_differences():
 WIDTH, SHORT_LENGTH = 6, 53
 
 
-def example(number):
-    rng = np.random.default_rng(5)
-    codes = rng.integers(0, 4, size=(number, SHORT_LENGTH)).astype(np.uint8)
-    codes[3, :20] = 4
-    return codes, rng.normal(size=(number, 2, SHORT_LENGTH))
-
-
 def test_rare_compositions_borrow_from_their_neighbours():
     codes = np.zeros((30, SHORT_LENGTH), dtype=np.uint8)  # all A: no G or C anywhere
     codes[0, -WIDTH:] = 1
