@@ -1,5 +1,6 @@
 """What tests of several rooms make: small models without training, and calls of the command line."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from bioattn.checks.measures import Code, Verdict
+from bioattn.checks.record import CheckRecord
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.folder import LoadedPromoterModel
@@ -54,6 +57,14 @@ def untrained_model(
         device=torch.device("cpu"),
         sha256="0" * 64,
     )
+
+
+def write_check(path: Path, **parts: Any) -> Path:
+    """Write a check of a promoter model. parts: of `CheckRecord`."""
+    known = {"model_sha256": "", "input_sha256": "", "settings": {}, "measures": []}
+    known["verdict"] = Verdict(Code.USED, "Used.", [], [])
+    path.write_text(json.dumps(CheckRecord(**(known | parts)).to_json()))
+    return path
 
 
 def small_evoformer(**changes: Any) -> EvoformerConfig:

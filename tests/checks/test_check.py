@@ -250,11 +250,3 @@ def test_models_and_promoters_that_cannot_be_checked(made, tmp_path, capsys):
     assert bioattn("explain", "check", made / "concat", made / "promoters.fa", "-o", output, "-q") == 1
     assert "cross only; this model is concat" in capsys.readouterr().err
     assert not (tmp_path / "check.json").exists()
-
-
-def test_a_family_without_checks_is_refused(tmp_path, capsys):
-    model, inputs = DATA / "phyloformer" / "parameters.ckpt", DATA / "phyloformer" / "alignment.fa"
-    assert bioattn("explain", "check", model, inputs, "-o", tmp_path / "check.json", "-q") == 1
-    sentence = "models of the family phyloformer cannot have their attention checked"
-    assert capsys.readouterr().err == f"bioattn: error: {sentence}\n"
-    assert not (tmp_path / "check.json").exists()

@@ -176,6 +176,9 @@ def test_errors_become_sentences_and_codes(error, code, says, monkeypatch, capsy
     assert "Traceback" not in captured.err
 
 
+PRINTING = [["--help"], ["inspect", str(TINY / "responses.tsv")]]
+
+
 def test_a_bug_is_shown_in_full(monkeypatch):
     def fail(*_):
         raise RuntimeError("a bug")
@@ -185,9 +188,7 @@ def test_a_bug_is_shown_in_full(monkeypatch):
         main(["inspect", str(TINY)])
 
 
-@pytest.mark.parametrize(
-    "words", [["--help"], ["--version"], ["inspect", str(TINY / "responses.tsv")]], ids=" ".join
-)
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
 def test_a_closed_pipe_is_141_and_silent(words):
     reader, writer = os.pipe()
     os.close(reader)
@@ -200,9 +201,7 @@ def test_a_closed_pipe_is_141_and_silent(words):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("buffered", [True, False])
-@pytest.mark.parametrize(
-    "words", [["--help"], ["--version"], ["inspect", str(TINY / "responses.tsv")]], ids=" ".join
-)
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
 def test_a_full_disk_behind_stdout_is_one_sentence(words, buffered):
     environment = {**ENVIRONMENT, "PYTHONUNBUFFERED": "" if buffered else "1"}
     with Path("/dev/full").open("w") as full:
@@ -249,18 +248,10 @@ RUN = "see `bioattn run promoter --help`"
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("nonsense", "no such command 'nonsense'; see `bioattn --help`"),
         ("predict promoter m p", "no such command 'predict', did you mean 'run'; see `bioattn --help`"),
-        ("run promote", "no such command 'promote', did you mean 'promoter'; see `bioattn run --help`"),
-        ("run promoter", f"missing argument 'MODEL'; {RUN}"),
         ("run promoter m p", f"missing option '--output' / '-o'; {RUN}"),
-        ("run promoter m p -o x --nonsense", f"no such option: --nonsense; {RUN}"),
         ("run promoter m p -o x --thread 1", "(possible options: --shard, --threads, --treatment)"),
-        (
-            "run promoter m p -o x --device gpu",
-            "'--device': 'gpu' is not one of 'auto', 'cpu', 'cuda', 'mps';",
-        ),
-        ("run promoter m p -o x --threads 0", "invalid value for '--threads' / '-t': '0' "),
+        ("run promoter m p -o x --device gpu", "'gpu' is not one of 'auto', 'cpu', 'cuda', 'mps';"),
     ],
 )
 def test_wrong_usage_is_one_sentence(words, sentence, capsys, tmp_path, monkeypatch):
@@ -377,9 +368,7 @@ def test_what_stands_for_nothing_absent_is_left_to_its_reader(capsys, tmp_path, 
     ("words", "offered"),
     [
         ("bioattn ", {"prepare", "train", "run", "export", "explain", "plot", "report", "inspect", "doctor"}),
-        ("bioattn prepare promoters g a -o x --overlap m", {"mask"}),
         ("bioattn train promoter --conditioning ", {"concat", "film", "cross", "cross-all", "ridge"}),
-        ("bioattn export attention --dtype f", {"float32", "float16"}),
     ],
 )
 def test_what_tab_offers_comes_without_torch(words, offered):

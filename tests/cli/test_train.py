@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bioattn import open as open_result
 from tests.making import bioattn
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,23 +45,6 @@ def trained(prepared):
     words = ("--epochs", 1, "--no-baselines", "--threads", 1, "-q")
     assert bioattn("train", "promoter", prepared / "tiny.dataset.h5", "-o", folder, *words) == 0
     return folder
-
-
-def test_every_stem_trains_and_its_attention_is_exported(prepared, tmp_path, capsys):
-    settings = tmp_path / "settings.toml"
-    settings.write_text("[model]\nchannels = 8\nnum_heads = 2\nhead_channels = 4\n")
-    dataset = prepared / "tiny.dataset.h5"
-    words = ("-c", settings, "--epochs", 1, "--no-baselines", "-t", 1, "-q")
-    for stem, position in (("patch", ()), ("transformer", ("-c", "model.position=sinusoidal"))):
-        model, output = tmp_path / stem, tmp_path / f"{stem}.h5"
-        assert bioattn("train", "promoter", dataset, "-o", model, "--stem", stem, *position, *words) == 0
-        assert bioattn("export", "attention", model, prepared / "promoters.fa", "-o", output, "-q") == 0
-        sites = ["promoter.stem.0", "promoter.stem.1"] if stem == "transformer" else []
-        assert sorted(open_result(output).sites) == ["promoter.cross.0", *sites]
-    capsys.readouterr()
-    words = ("-o", tmp_path / "m", "--stem", "kmer", "-c", "model.position=learned")
-    assert bioattn("train", "promoter", dataset, *words) == 2
-    assert "position = learned is for --stem transformer, not kmer" in capsys.readouterr().err
 
 
 def test_options_win_over_the_config_file(prepared, tmp_path):
@@ -117,6 +99,11 @@ def test_wrong_settings_are_one_sentence_and_code_1(prepared, tmp_path, capsys, 
             ["{dataset}", "-o", "{here}/m", "-c", "model.hops=2", "--conditioning", "film"],
             2,
             "hops = 2 is for",
+        ),
+        (
+            ["{dataset}", "-o", "{here}/m", "--stem", "kmer", "-c", "model.position=learned"],
+            2,
+            "position = learned is for --stem transformer, not kmer",
         ),
         (["{dataset}", "-o", "{here}/m", "--reference", "nobody"], 1, "'nobody' is no training treatment"),
         (["{promoters}", "-o", "{here}/m"], 1, "promoters.fa"),

@@ -62,16 +62,12 @@ def test_bad_input_is_one_sentence(tmp_path):
 
 def check(curves):
     """A check of four measures, of which the last has no value."""
+    judged = {"interval": (0.4, 0.7), "threshold": 0.1, "passed": True}
     measures = [
-        Measure(
-            name=label, label=label, value=value, interval=ends, threshold=bound, passed=passed, sentence=""
-        )
-        for label, value, ends, bound, passed in (
-            ("first", 0.5, (0.4, 0.7), 0.1, True),
-            ("second", -0.25, None, None, None),
-            ("last", -0.001, None, None, None),
-            ("third", math.nan, None, 1, None),
-        )
+        Measure(name="first", label="first", value=0.5, sentence="", **judged),
+        Measure(name="second", label="second", value=-0.25, sentence=""),
+        Measure(name="last", label="last", value=-0.001, sentence=""),
+        Measure(name="third", label="third", value=math.nan, threshold=1, sentence=""),
     ]
     verdict = Verdict(Code.USED, "Attention is used.", ["Few genes."], [])
     return CheckRecord(

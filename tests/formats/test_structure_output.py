@@ -8,8 +8,6 @@ import pytest
 from Bio.PDB.MMCIF2Dict import MMCIF2Dict
 from Bio.PDB.MMCIFParser import MMCIFParser
 from Bio.PDB.PDBParser import PDBParser
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.structure_output import (
@@ -274,40 +272,3 @@ def test_bad_input_is_one_sentence_and_no_file(tmp_path, text, output, error, se
     with pytest.raises(error, match=re.escape(sentence)):
         write_bfactors(source, tmp_path / output, VALUES)
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
-
-
-NAMES = ("ALA", "GLY", "MET", "TRP", "UNK")
-
-
-COORDINATES = st.tuples(*[st.floats(-999, 9999).map(lambda value: round(value, 3))] * 3)
-
-
-@st.composite
-def structures(draw):
-    numbers = draw(st.lists(st.integers(-999, 9999), min_size=1, max_size=6, unique=True))
-    return [
-        StructureResidue(
-            name=(name := draw(st.sampled_from(NAMES))),
-            number=number,
-            atoms={"N": draw(COORDINATES), "CA": draw(COORDINATES), "C": draw(COORDINATES)}
-            | ({} if name == "GLY" else {"CB": draw(COORDINATES)}),
-            confidence=draw(st.floats(0, 100)),
-        )
-        for number in numbers
-    ]
-
-
-@given(structures(), st.booleans())
-def test_structures(tmp_path, residues, mmcif):
-    path = tmp_path / "x"
-    if mmcif:
-        write_mmcif(path, residues, name="x")
-    else:
-        write_pdb(path, residues)
-    chain = read_chain(path)
-    assert chain.name == "A"
-    assert chain.numbers == [residue.number for residue in residues]
-    assert chain.residue_names == [residue.name for residue in residues]
-    atoms = [residue.atoms for residue in residues]
-    np.testing.assert_allclose(chain.ca, [each["CA"] for each in atoms], atol=1e-3, rtol=1e-6)
-    np.testing.assert_allclose(chain.cb, [each.get("CB", each["CA"]) for each in atoms], atol=1e-3, rtol=1e-6)

@@ -274,9 +274,7 @@ def problem(number, width, seed):
     return features, random.random(number) < 1 / (1 + np.exp(-logits))
 
 
-@pytest.mark.parametrize(
-    ("number", "width", "inverse_strength"), [(500, 8, 0.15), (3000, 30, 0.05), (2000, 40, 5.0)]
-)
+@pytest.mark.parametrize(("number", "width", "inverse_strength"), [(500, 8, 0.15), (600, 20, 5.0)])
 def test_the_weights_are_those_of_scikit_learn(number, width, inverse_strength):
     features, labels = problem(number, width, seed=width)
     weights, intercept = fit_sparse_logistic(features, labels, inverse_strength)

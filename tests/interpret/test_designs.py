@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import RidgeCV
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.fasta import FastaRecord, write_fasta
@@ -26,6 +27,7 @@ from bioattn.promoters.promoter_fasta import DesignRequest, describe_request
 from tests.making import bioattn
 
 MOTIF, LENGTH = "GATTACAG", 60
+BINARY = ("--task", "binary", "--threshold", 0.5)
 
 
 def promoters(rng, number):
@@ -73,18 +75,9 @@ def folder(tmp_path_factory):
     )
     rows = ["gene\theat", *(f"g{number}\t{int(on)}" for number, on in enumerate(heat))]
     (folder / "x.tsv").write_text("\n".join(rows) + "\n")
-    sides = (
-        "--holdout",
-        "validation=chr4",
-        "--holdout",
-        "test=chr5,chr3",
-        "--task",
-        "binary",
-        "--threshold",
-        0.5,
-    )
+    sides = ("--holdout", "validation=chr4", "--holdout", "test=chr5,chr3")
     words = (folder / "x.fa", folder / "x.tsv", "-o", folder / "x.dataset.h5", *sides)
-    assert bioattn("prepare", "dataset", *words) == 0
+    assert bioattn("prepare", "dataset", *words, *BINARY) == 0
     return folder
 
 
@@ -109,16 +102,7 @@ def test_the_oracle_is_a_ridge_regression_with_the_penalty_that_leaving_one_out_
     oracle = KmerOracle(codes, targets[:, None])
     counts = kmer_counts(codes[5:], 6)
     counts, known = counts - counts.mean(0), targets[5:] - targets[5:].mean()
-    similar, everyone = counts @ counts.T, np.arange(85)
-
-    def error(penalty, left_out):
-        """Squared error at one promoter of a ridge, in its dual form, that was fitted to all others."""
-        others = np.delete(everyone, left_out)
-        among = similar[np.ix_(others, others)] + penalty * np.eye(84)
-        return (known[left_out] - similar[left_out, others] @ np.linalg.solve(among, known[others])) ** 2
-
-    penalty = min(PENALTIES, key=lambda penalty: np.mean([error(penalty, each) for each in everyone]))
-    best = np.linalg.solve(counts.T @ counts + penalty * np.eye(4097), counts.T @ known)
+    best = RidgeCV(PENALTIES, fit_intercept=False).fit(counts, known).coef_
     np.testing.assert_allclose(oracle.weights_FT[:, 0], best, atol=1e-8)
     row = codes[7]
     by_hand = sum(best[int("".join(map(str, row[p : p + 6])), 4)] for p in range(LENGTH - 5))
@@ -162,18 +146,18 @@ def test_simple_designers_climb(folder):
 def test_what_a_perfect_writer_writes_is_supported_and_copies_and_climbers_are_not(folder):
     data = read_dataset(folder / "x.dataset.h5")
     drawn, heat = promoters(np.random.default_rng(9), 500)
-    good = checked(folder, designs_file(folder, "good.fa", drawn[heat][:200]))
+    good = checked(folder, designs_file(folder, "good.fa", drawn[heat][:150]))
     assert good.code in ("supported", "partly")
     row, real = good.rows[0], good.rows[1]
     assert row.effect == pytest.approx(real.effect, abs=0.15)
     assert row.distance_6 == pytest.approx(1, abs=0.05)
     assert row.near_training < 0.05
     train = data.codes[data.gene_split == 0][data.targets[data.gene_split == 0, 0] > 0.5]
-    copies = checked(folder, designs_file(folder, "copies.fa", train[:100]))
+    copies = checked(folder, designs_file(folder, "copies.fa", train[:40]))
     assert copies.code == "not_supported"
     assert copies.rows[0].near_training == 1
     guide = KmerOracle(data.codes[data.gene_split == 0], data.targets[data.gene_split == 0].astype(float))
-    climbed = baseline_designs(train, 100, guide, np.array([1.0]), 0)["genetic algorithm"]
+    climbed = baseline_designs(train, 40, guide, np.array([1.0]), 0)["genetic algorithm"]
     unreal = checked(folder, designs_file(folder, "climbed.fa", climbed))
     assert unreal.code != "supported"
     assert "do not look like real promoters" in " ".join(unreal.sentences)
@@ -196,9 +180,9 @@ def test_held_out_promoters_with_bases_of_training_promoters_do_not_judge(folder
 
 def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters(folder):
     """Its effect is that of its predictions, in standard deviations of training promoters."""
-    inputs, binary = (folder / "x.fa", folder / "x.tsv"), ("--task", "binary", "--threshold", 0.5)
+    inputs = (folder / "x.fa", folder / "x.tsv")
     sides = ("--holdout", "validation=chr0", "--holdout", "test=chr1,chr2")
-    assert bioattn("prepare", "dataset", *inputs, "-o", folder / "y.dataset.h5", *sides, *binary) == 0
+    assert bioattn("prepare", "dataset", *inputs, "-o", folder / "y.dataset.h5", *sides, *BINARY) == 0
     (folder / "oracle.toml").write_text("[model]\nchannels = 16\npool = 6\n[training]\nepochs = 3\n")
     words = ("-c", folder / "oracle.toml", "-o", folder / "oracle", "--no-baselines", "-t", 1)
     assert bioattn("train", "promoter", folder / "y.dataset.h5", *words) == 0
@@ -226,7 +210,7 @@ def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters
     with pytest.raises(BioattnError, match=r"is not the dataset that .*oracle was trained on"):
         ModelOracle(model, folder / "x.dataset.h5")
     sides = ("--holdout", "validation=chr0", "--holdout", "test=chr1")
-    assert bioattn("prepare", "dataset", *inputs, "-o", folder / "z.dataset.h5", *sides, *binary) == 0
+    assert bioattn("prepare", "dataset", *inputs, "-o", folder / "z.dataset.h5", *sides, *BINARY) == 0
     other = ModelOracle(model, folder / "y.dataset.h5")
     other.data = read_dataset(folder / "z.dataset.h5")  # chr2 is also the writer's
     with pytest.raises(

@@ -112,7 +112,7 @@ def require_same(found, expected, rtol):
     )
 
 
-@pytest.mark.parametrize("upsampling", ["nearest", "gaussian", "receptive-field"])
+@pytest.mark.parametrize("upsampling", ["gaussian", "receptive-field"])
 def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, upsampling):
     path, weights = write_attention()
     sizes = tmp_path / "genome.fa.fai"
@@ -252,10 +252,8 @@ def test_position_0_is_where_the_file_says(write_attention, tmp_path):
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (["--treatment", "cold"], 1, "holds no such treatment; it holds 'heat 37 °C', 'Heat 37 C', 'con"),
         (["--treatment", "control", "--against", "control"], 1, "is the only treatment asked for"),
         (["--genes", "nowhere"], 1, "no promoter asked for has a place on a chromosome"),
-        (["--format", "wig"], 2, "--format 'wig': is none of bigwig, bedgraph, tsv"),
         (["--value-weighted", "--downstream", "20"], 1, "export with --value-weighted"),
         (["--downstream", "61"], 1, "--downstream 61: the windows have 60 bases"),
     ],
@@ -277,7 +275,6 @@ def test_what_does_not_fit_is_one_sentence(write_attention, tmp_path, capsys, op
         ("chrI\t2000\nchrII\t800\n", "lies outside its chromosome, which has 800 bases"),
         ("chrI 2000 x\nchrII\n", ":2: 'chrII' is not a chromosome and its length"),
         ("chrI\t2000\nchrI\t2000\n", ":2: chromosome 'chrI' is named twice"),
-        ("\n", "names no chromosome"),
     ],
 )
 def test_chromosome_sizes_that_do_not_fit(write_attention, tmp_path, capsys, sizes, sentence):

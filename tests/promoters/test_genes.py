@@ -19,8 +19,6 @@ from bioattn.promoters.genes import (
     read_units,
     units_by_distance,
 )
-from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn_cli.main import main
 
 
 @pytest.mark.parametrize(
@@ -163,28 +161,3 @@ def test_units_of_a_table_are_joined_by_the_genes_they_share(tmp_path):
     table.write_text("gene,operon\na,1\n")
     with pytest.raises(FormatError, match="--operons: there is no column 'unit'"):
         read_units([gene("a", "U", 0, 9, "+")], str(table))
-
-
-def test_the_command_names_the_units_in_the_fasta(tmp_path):
-    (tmp_path / "g.fa").write_text(">U\n" + "ACGT" * 500 + "\n")
-    rows = [(500, 600, "a", "+"), (650, 700, "b", "+"), (660, 690, "x", "-"), (801, 900, "c", "+")]
-    (tmp_path / "g.bed").write_text(
-        "".join(f"U\t{s}\t{e}\t{name}\t0\t{strand}\n" for s, e, name, strand in rows)
-    )
-    words = [
-        "prepare",
-        "promoters",
-        *(str(tmp_path / name) for name in ("g.fa", "g.bed")),
-        "--upstream",
-        "100",
-        "-q",
-    ]
-    (tmp_path / "u.csv").write_text("gene,unit\nc,k\nx,k\n")
-    for value, expected in (
-        ("100", ["a", "a", "", ""]),
-        ("101", ["a", "a", "", "a"]),
-        (str(tmp_path / "u.csv"), ["", "", "c", "c"]),
-    ):
-        assert main([*words, "-o", str(tmp_path / "p.fa"), "--operons", value]) == 0
-        assert [promoter.unit for promoter in read_promoters(tmp_path / "p.fa")] == expected
-    assert main([*words, "-o", str(tmp_path / "q.fa"), "--operons", "missing.tsv"]) == 1

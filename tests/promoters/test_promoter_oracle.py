@@ -154,15 +154,6 @@ def test_every_gene_its_window_and_its_sequence(truth, tmp_path):
         assert float(row["fraction_n"]) == pytest.approx(sequence.count("N") / 1000, abs=1e-6)
 
 
-def test_drop_follows_the_overlaps(truth, tmp_path):
-    audit, sequences = prepare(truth, tmp_path, "--overlap", "drop")
-    others = others_by_bioframe(truth)
-    assert list(sequences) == [name for name in truth.genes["name"] if not others[name]]
-    for name, row in audit.items():
-        expected = ("dropped", "overlap") if others[name] else ("kept", "")
-        assert (row["status"], row["reason"]) == expected
-
-
 def covered(truth, gene, start, end):
     """Which bases of a window lie in other genes, base by base along the chromosome."""
     inside = [False] * (end - start)

@@ -1,6 +1,7 @@
 """A small promoter model with all that can be reported of it; names are as hostile as the formats allow."""
 
 import json
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
+from bioattn.checks.measures import Code, Measure, Verdict
+from bioattn.checks.record import Curve, HeadSpread
 from bioattn.formats.meme import Motif, write_meme
 from bioattn.io.files import sha256_of
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Reader, TreatmentEncoding
@@ -16,7 +19,7 @@ from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.windows import promoter_samples
-from tests.making import bioattn, untrained_model
+from tests.making import bioattn, untrained_model, write_check
 from tests.result_files import write_attribution
 
 LENGTH = 80
@@ -129,7 +132,7 @@ def run(tmp_path_factory):
         attention=attention,
         attribution=attribution,
         contributions=contributions,
-        check=write_check(folder / "check.json", digest),
+        check=write_check(folder / "check.json", **check_of(digest)),
         motif_export=write_motif_export(folder / "motifs"),
         motifs=write_motif_database(folder / "database.meme", codes),
         annotation=write_annotation(folder / "genes.gff3"),
@@ -180,47 +183,21 @@ def write_model(folder, table, dataset_sha256):
     return folder
 
 
-def write_check(path, digest):
-    content = {
-        "format": "bioattn-check",
-        "format_version": "1.0",
-        "generated_by": "bioattn",
-        "model_sha256": digest,
-        "input_sha256": "",
-        "settings": {},
-        "verdict": {
-            "code": "not-used",
-            "sentence": "The model hardly uses <b>where</b> it looks.",
-            "caveats": [],
-            "rests_on": [],
-        },
+def check_of(model_sha256):
+    """A check whose verdict is bad, with a measure that failed and one without a value."""
+    judged = {"interval": (1.1, 1.9), "threshold": 2.0, "passed": False}
+    return {
+        "model_sha256": model_sha256,
+        "verdict": Verdict(Code.NOT_USED, "The model hardly uses <b>where</b> it looks.", [], []),
+        "settings": {"promoters": NUM_GENES, "treatments": len(TREATMENTS)},
         "measures": [
-            {
-                "name": "deletion",
-                "label": "deletion <script>",
-                "value": 1.5,
-                "interval": [1.1, 1.9],
-                "threshold": 2.0,
-                "passed": False,
-                "sentence": "Too little.",
-            },
-            {
-                "name": "entropy",
-                "label": "entropy",
-                "value": None,
-                "interval": None,
-                "threshold": None,
-                "passed": None,
-                "sentence": "",
-            },
+            Measure(name="deletion", label="deletion <script>", value=1.5, sentence="Too little.", **judged),
+            Measure(name="entropy", label="entropy", value=math.nan, sentence=""),
         ],
-        "curves": {"deletion": {"fraction": [0, 0.5, 1], "top": [0, 1, 1.2], "random": [0, 0.2, 1.2]}},
-        "heads": [{"site": "promoter.cross.0", "head": 0, "entropy": 0.5, "top_weight": 0.4, "sink": None}],
-        "variants": [],
-        "skipped": [{"name": "retraining", "why": "not asked for"}],
+        "curves": {"deletion": Curve([0, 0.5, 1], top=[0, 1, 1.2], random=[0, 0.2, 1.2])},
+        "heads": [HeadSpread(site="promoter.cross.0", head=0, entropy=0.5, top_weight=0.4, sink=0)],
+        "skipped": {"retraining": "not asked for"},
     }
-    path.write_text(json.dumps(content))
-    return path
 
 
 def write_motif_database(path, codes):

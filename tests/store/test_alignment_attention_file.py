@@ -3,7 +3,6 @@
 import h5py
 import numpy as np
 import pytest
-import xarray
 
 from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
@@ -99,15 +98,6 @@ def test_files_are_valid_and_read_as_written(path, reduce):
                         attention.key_index(name, sample=sample.ids[0], head=1),
                         arrays[f"sites/{name}/s{number:07d}/key_index"].take(1, dims.index("head")),
                     )
-
-
-def test_xarray_finds_the_coordinates(path):
-    arrays = write(path, MEAN)
-    site = xarray.open_dataset(path, group=f"sites/{ROW}/s0000001", engine="netcdf4")
-    assert site["weights"].dims == ("head", "query", "key")
-    np.testing.assert_array_equal(  # the last residue is match column 9
-        site["weights"].sel(head=1, query="I10"), arrays[f"sites/{ROW}/s0000001/weights"][1, 7]
-    )
 
 
 def test_questions_that_the_file_cannot_answer(path):

@@ -1,16 +1,12 @@
 """Attribution files by the front door: what is written, resumed, refused and found."""
 
 import json
-import os
-import subprocess
 
-import h5py
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from benchmarks.processes import borrowing_environment
 from bioattn.errors import Interrupted
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.interpret.attribution import IntegratedGradients, Mutagenesis, run_attribution
@@ -20,10 +16,8 @@ from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.store.attribution import open_attribution
 from bioattn.store.inspection import validate_file
-from bioattn.store.windows import promoter_samples
-from tests.conftest import REPOSITORY
 from tests.making import bioattn
-from tests.result_files import assert_same_content, write_attribution
+from tests.result_files import assert_same_content
 
 NUMBER = 7
 
@@ -214,60 +208,3 @@ def test_arrays_for_other_programs(model, promoters, tmp_path):
     assert np.load(tmp_path / "arrays" / "sequences.npz")["arr_0"].shape == (2, 4, 70)
     assert not (tmp_path / "arrays" / "run.json").exists()
     assert len(list((tmp_path / "arrays").glob("*.npz"))) == 5
-
-
-GENES, LENGTH = 120, 120
-MOTIF = "TGACTCATTG"
-
-
-@pytest.fixture
-def planted(tmp_path):
-    """An attribution file with a motif in each promoter whose bases have all the contributions but noise."""
-    random = np.random.default_rng(0)
-    codes = random.integers(0, 4, (GENES, LENGTH), dtype=np.uint8)
-    values = random.normal(0, 0.02, (GENES, 2, LENGTH, 4)).astype(np.float32)
-    motif = ["ACGT".index(base) for base in MOTIF]
-    for gene in range(GENES):
-        start = int(random.integers(25, LENGTH - 35))
-        codes[gene, start : start + len(motif)] = motif
-        for offset, base in enumerate(motif):
-            values[gene, 1, start + offset] -= 0.3
-            values[gene, 1, start + offset, base] += 1.2
-    values -= values.mean(-1, keepdims=True)
-    unknown = np.full(GENES, -1)
-    names = [f"G{gene}" for gene in range(GENES)]
-    places = promoter_samples(names, [""] * GENES, unknown, unknown, ["."] * GENES)
-    nothing = np.zeros((GENES, 2), np.float32)
-    write_attribution(tmp_path / "x.h5", places, codes, values, nothing, ["control", "heat"])
-    return tmp_path / "x.h5"
-
-
-def test_modisco_finds_the_planted_motif(planted, tmp_path):
-    # Kept from one session to the next, for it compiles itself when it is first used: 25 seconds.
-    python, missing = borrowing_environment(
-        REPOSITORY / ".venv-modisco", {"modiscolite": "modisco-lite>=2.2"}
-    )
-    if missing:
-        pytest.skip(f"TF-MoDISco-lite is {missing['modiscolite']}")
-    arrays = tmp_path / "arrays"
-    assert bioattn("export", "arrays", planted, "-o", arrays, "--treatment", "heat") == 0
-
-    found = subprocess.run(
-        [
-            python.with_name("modisco"),
-            *("motifs", "-s", arrays / "sequences.npz", "-a", arrays / "heat.npz"),
-            *("-n", "300", "-w", str(LENGTH), "-o", tmp_path / "modisco.h5"),
-        ],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "NUMBA_NUM_THREADS": "1"},
-    )
-
-    assert found.returncode == 0, found.stderr
-    with h5py.File(tmp_path / "modisco.h5") as file:
-        patterns = [
-            "".join("ACGT"[base] for base in pattern["sequence"][:].argmax(1))
-            for pattern in file["pos_patterns"].values()
-        ]
-    assert len(patterns) == 1
-    assert MOTIF in patterns[0]

@@ -278,19 +278,12 @@ def test_against_a_treatment_seeks_what_gains(planted, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["{attention}"], 1, "--promoters"),
         ([], 2, "give an attention or attribution file"),
         (["{attention}", "{attention}", "--promoters", "{fasta}"], 1, "two attention files"),
         (["{attention}", "--promoters", "{fasta}", "--against", "heat"], 1, "--against 'heat'"),
-        (
-            ["{attention}", "--promoters", "{fasta}", "--treatment", "{first}", "--against", "{first}"],
-            1,
-            "is the only treatment; name others",
-        ),
         (["{attribution}", "--heads", "0"], 1, "--heads chooses in attention"),
         (["{attention}", "--promoters", "{few}"], 1, "lacks 399 of 400 promoters"),
         (["{attention}", "--promoters", "{moved}"], 1, "not the window that the model saw"),
-        (["--model", "{folder}"], 2, "give sequences with --promoters"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(planted, tmp_path, capsys, arguments, code, message):
@@ -307,11 +300,9 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(planted, tmp_path, capsys,
     names = {
         "attention": attention,
         "attribution": attribution,
-        "first": planted.treatments[0],
         "fasta": planted.fasta,
         "few": tmp_path / "few.fa",
         "moved": tmp_path / "moved.fa",
-        "folder": planted.folder,
     }
     before = sorted(tmp_path.iterdir())
     filled = [argument.format(**names) for argument in arguments]
