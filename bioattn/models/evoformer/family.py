@@ -270,16 +270,11 @@ class EvoformerFamily(Family):
     task = imported("evoformer.training_task", "EvoformerTask")
     run = staticmethod(run)
 
-    def export_parameters(
-        self, model: Path, output: Path, *, structure_layers: int | None, force: bool
-    ) -> RunReport:
-        """Write parameters in the form that the name of `output` chooses.
-
-        structure_layers: of a file of parameters, which does not tell it; None: AlphaFold's 8.
-        """
+    def export_parameters(self, model: Path, output: Path, *, force: bool) -> RunReport:
+        """Write parameters in the form that the name of `output` chooses."""
         from bioattn.models.evoformer.parameter_export import export_parameters
 
-        number = export_parameters(model, output, num_structure_layers=structure_layers, force=force)
+        number = export_parameters(model, output, force=force)
         return RunReport(
             f"wrote {output}: {number:,} parameters",
             inputs={"model": model / "model.safetensors" if model.is_dir() else model},

@@ -27,12 +27,9 @@ from bioattn.store.kinds import Problem
 from bioattn.system.progress import SILENT, Progress
 
 
-def export_parameters(
-    source: Path, output: Path, *, num_structure_layers: int | None = None, force: bool = False
-) -> int:
+def export_parameters(source: Path, output: Path, *, force: bool = False) -> int:
     """Write the parameters in `source` (any of the three forms) as `output`'s name says; returns how many numbers.
 
-    num_structure_layers: what a folder is to say of parameters whose file does not (`load_parameters`).
     force: replace a model folder.
 
     Raises: FormatError and BioattnError as `load_evoformer_model`; BioattnError when the model has parts that the
@@ -47,8 +44,7 @@ def export_parameters(
         check_output(output, [source])
     else:
         _check_folder(source, output, force=force)
-    layers = None if source.is_dir() else num_structure_layers
-    loaded = load_evoformer_model(source, torch.device("cpu"), layers)
+    loaded = load_evoformer_model(source, torch.device("cpu"))
     if output.suffix == ".npz":
         _write_alphafold(loaded, output)
     elif output.suffix == ".pt":

@@ -245,15 +245,11 @@ class LanguageFamily(Family):
     run = imported("language.run", "run")
     generate = staticmethod(generate)
 
-    def export_parameters(
-        self, model: Path, output: Path, *, structure_layers: int | None, force: bool
-    ) -> RunReport:
+    def export_parameters(self, model: Path, output: Path, *, force: bool) -> RunReport:
         """Write a model as a Hugging Face folder, or a published one as a folder of bioattn."""
         from bioattn.io.files import check_apart, check_parent
         from bioattn.models.language.published_writing import export_language_model
 
-        if structure_layers is not None:
-            raise SettingsError("--structure-layers is for MSA/pair models")
         if output.suffix:
             raise SettingsError(
                 f"--output {output}: a language model is written as a folder; give a name without suffix"

@@ -114,11 +114,6 @@ def parameters(
         recorded="",
     ),
     output: Path = options.RESULT,
-    structure_layers: int | None = option(
-        "Layers of the structure module; parameter files lack this number, because the layers share "
-        "their weights [default: 8].",
-        min=1,
-    ),
     force: bool = option("Replace an existing model folder.", default=False),
 ) -> Result:
     """Write the parameters of a language model or an MSA/pair model in another form.
@@ -128,5 +123,5 @@ def parameters(
     layouts, .pt for OpenFold's state dict, no suffix for a model folder.
     """
     write = ability(family_of_parameters(model), "export_parameters")
-    result: Result = write(model, output, structure_layers=structure_layers, force=force)
+    result: Result = write(model, output, force=force)
     return result
