@@ -140,13 +140,11 @@ class Genome:
         return self._windows[length]
 
 
-def open_genome(fasta: Path, index: Path | None = None, progress: Progress = SILENT) -> Genome:
+def open_genome(fasta: Path, progress: Progress = SILENT) -> Genome:
     """The genome of a FASTA or GenBank file (plain, gzip, bgzip or xz), indexed first if it is new or has changed.
 
-    `index` names the index file; without it one in the cache folder is used.
-
-    Raises: FormatError for a FASTA that cannot be read as DNA or that is empty; BioattnError when `index` is some
-    other file or cannot be written.
+    Raises: FormatError for a FASTA that cannot be read as DNA or that is empty; BioattnError when the index cannot
+    be written.
     """
     try:
         state = fasta.stat()
@@ -155,21 +153,17 @@ def open_genome(fasta: Path, index: Path | None = None, progress: Progress = SIL
     # The change time moves even when a tool sets the old modification time on new content.
     source: list[str | int] = [str(fasta.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns]
     piped = next((folder for folder in fasta.parents if folder.name.startswith(PIPED)), None)
-    if index is None and piped is not None:
+    if piped is not None:
         index = piped / "piped.genome"
-    elif index is None:
+    else:
         name = hashlib.sha256(str(fasta.resolve()).encode()).hexdigest()[:16]
         index = cache_folder() / f"{fasta.name}-{name}.genome"
-    elif index.is_file() and index.stat().st_size and _footer(index) is None:
-        raise BioattnError(
-            f"{index}: exists and is not a bioattn genome index; name another file with --index"
-        )
     footer = _footer(index) if index.is_file() else None
     if footer is None or footer["source"] != source:
         if index.parent.is_dir() and not os.access(index.parent, os.W_OK):
             raise BioattnError(
                 f"{index.parent}: the genome's index cannot be written, the folder is read-only; name another one "
-                "in BIOATTN_CACHE or an index file with --index"
+                "in BIOATTN_CACHE"
             )
         build_index(fasta, index, source, progress)
     return Genome(index)

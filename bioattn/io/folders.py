@@ -153,11 +153,12 @@ def cache_folder() -> Path:
     """Find the folder of genome indexes, and create it when missing. Raises: BioattnError when that fails."""
     usual = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "bioattn"
     folder = Path(os.environ.get("BIOATTN_CACHE") or usual)
-    other = "name another one in BIOATTN_CACHE or an index file with --index"
     try:
         folder = folder.expanduser()
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home folder
         reason = error.strerror if isinstance(error, OSError) else error
-        raise BioattnError(f"{folder}: the cache folder cannot be made ({reason}); {other}") from error
+        raise BioattnError(
+            f"{folder}: the cache folder cannot be made ({reason}); name another one in BIOATTN_CACHE"
+        ) from error
     return folder

@@ -117,7 +117,6 @@ def prepare_promoters(
     *,
     id_attribute: str | None = None,
     aliases: str | Path | None = None,
-    index: Path | None = None,
     operons: str | None = None,
     progress: Progress = SILENT,
 ) -> list[AuditRow]:
@@ -125,18 +124,18 @@ def prepare_promoters(
 
     genome: FASTA or GenBank. annotation: GFF3, GTF, BED or GenBank. id_attribute: see `read_annotation`.
     aliases: table of chromosome names, see `read_aliases`, or `auto`: find them (`find_aliases`) and write a
-    table. index: genome index file, see `open_genome`. operons: transcription units, see `read_units`.
+    table. operons: transcription units, see `read_units`.
     The three files appear together, when all are complete. Returns the audit rows, one for every gene.
     """
     table = None if aliases in (None, AUTO) else Path(str(aliases))
-    inputs = [path for path in (genome, annotation, table, index) if path is not None]
+    inputs = [path for path in (genome, annotation, table) if path is not None]
     check_output(output, inputs)
     files = PromoterFiles.beside(output)
     check_output(files.bed, inputs)
     check_output(files.audit, inputs)
     read = read_annotation(annotation, id_attribute)
     check_settings(read, settings)
-    opened = open_genome(genome, index, progress)
+    opened = open_genome(genome, progress)
     found = find_aliases(read, opened) if aliases == AUTO else {}
     names = match_chromosomes(read, opened, genome, found.items() if table is None else read_aliases(table))
     units = {} if operons is None else read_units(read.genes, operons)

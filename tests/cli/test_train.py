@@ -20,11 +20,10 @@ def prepared(tmp_path_factory):
     """A folder with promoters.fa and tiny.dataset.h5."""
     folder = tmp_path_factory.mktemp("tiny")
     promoters, dataset = folder / "promoters.fa", folder / "tiny.dataset.h5"
-    index = folder / "genome.index"
     assert (
         bioattn(
             *("prepare", "promoters", TINY / "genome.fa", TINY / "annotation.gff3", "-o", promoters),
-            *("--upstream", 120, "--downstream", 0, "--flank", 10, "--index", index, "-q"),
+            *("--upstream", 120, "--downstream", 0, "--flank", 10, "-q"),
         )
         == 0
     )

@@ -51,9 +51,7 @@ def alignment(kind):
 
 
 def genome(path):
-    index = path.with_name("index")
-    index.unlink(missing_ok=True)
-    open_genome(path, index=index)
+    open_genome(path).index.unlink()
 
 
 def table(path):

@@ -86,7 +86,7 @@ def test_genes_are_those_of_gff3_and_the_genome_is_in_it(tmp_path, name, format)
     gff3.write_text(GFF3.replace(" ", "\t").replace("##gff-version\t", "##gff-version "))
     found = read_annotation(path)
     assert described(found) == described(read_annotation(gff3))
-    genome = open_genome(path, tmp_path / "index")
+    genome = open_genome(path)
     assert genome.names == ["U1.1"]
     assert decode(genome.chromosome("U1.1")) == SEQUENCE
     assert "topology=circular" in genome.chromosomes[0].description
@@ -134,7 +134,7 @@ def test_refusals(tmp_path):
     text = path.read_text()
     path.write_text(text[: text.index("ORIGIN")] + "CONTIG      join(AE005174.2:1..2000)\n//\n")
     with pytest.raises(FormatError, match=r"record U1\.1 has no sequence"):
-        open_genome(path, tmp_path / "index")
+        open_genome(path)
     path.write_text(text.replace("     gene            100..400", "     gene            nonsense("))
     with pytest.raises(FormatError, match="cannot be read as GenBank"):
         read_annotation(path)

@@ -135,18 +135,6 @@ def test_a_damaged_index_is_made_again(fasta):
         np.testing.assert_array_equal(open_genome(fasta).codes, expected)
 
 
-def test_a_named_index_is_used_and_foreign_files_are_left_alone(tmp_path, fasta):
-    index = tmp_path / "my.index"
-    assert open_genome(fasta, index).index == index
-    assert index.is_file()
-    for other in (fasta, tmp_path / "notes.txt"):
-        content = other.read_bytes() if other.exists() else b"notes"
-        other.write_bytes(content)
-        with pytest.raises(BioattnError, match="is not a bioattn genome index"):
-            open_genome(fasta, other)
-        assert other.read_bytes() == content
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -156,12 +144,12 @@ def test_a_named_index_is_used_and_foreign_files_are_left_alone(tmp_path, fasta)
         (b">a\nAC\n>a\nAC\n", "names must be unique"),
     ],
 )
-def test_what_is_no_genome_is_refused_and_leaves_nothing(tmp_path, content, message):
+def test_what_is_no_genome_is_refused_and_leaves_nothing(tmp_path, content, message, monkeypatch):
     path = tmp_path / "bad.fa"
     path.write_bytes(content)
-    index = tmp_path / "index"
+    monkeypatch.setenv("BIOATTN_CACHE", str(tmp_path / "cache"))
     with pytest.raises(FormatError, match=message):
-        open_genome(path, index)
-    assert list(tmp_path.iterdir()) == [path]
+        open_genome(path)
+    assert not [*(tmp_path / "cache").iterdir()]
     with pytest.raises(BioattnError, match="no such file"):
         open_genome(tmp_path / "missing.fa")

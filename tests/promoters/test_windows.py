@@ -176,13 +176,13 @@ def test_sequences_decide_where_the_annotation_holds_them(tmp_path):
     rows = "".join(f"{n}\tx\tgene\t1\t9\t.\t+\t.\tID=g{n}\n" for n in (1, 2, 3))
     held = f"##FASTA\n>1\n{sequences[1].lower()}\n>2\n{sequences[0]}\n>3\nGATTACAGAA\n"
     (tmp_path / "a.gff3").write_text(f"##gff-version 3\n{rows}{held}")
-    opened = open_genome(tmp_path / "g.fa", tmp_path / "index")
+    opened = open_genome(tmp_path / "g.fa")
     assert find_aliases(read_annotation(tmp_path / "a.gff3"), opened) == {"1": "chr2", "2": "chr1"}
 
 
 def test_the_only_chromosome_of_both_is_one_when_genes_reach_its_end(tmp_path):
     (tmp_path / "g.fa").write_text(">NC_000913.3\n" + "ACGT" * 100 + "\n")
-    opened = open_genome(tmp_path / "g.fa", tmp_path / "index")
+    opened = open_genome(tmp_path / "g.fa")
     for start, expected in ((390, {"Chromosome": "NC_000913.3"}), (200, {}), (400, {})):
         genes = [Gene("g", "", "", (Place("Chromosome", start, start + 9, "+"),), (), 1)]
         assert find_aliases(Annotation(Path("a.gtf"), "GTF", genes), opened) == expected

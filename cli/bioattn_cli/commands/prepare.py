@@ -35,9 +35,6 @@ def promoters(
         "Transcription units, which prepare dataset keeps on one side of the split: the most bases between "
         "genes of one strand that share one (such as 100), or a table with the columns gene and unit."
     ),
-    index: Path | None = option(
-        "Genome index file [default: in the cache folder, see above].", writes=Writes.OTHER
-    ),
 ) -> RunReport:
     """Cut the promoter of every gene: FASTA, BED and an audit of all genes.
 
@@ -65,7 +62,6 @@ def promoters(
         windows,
         id_attribute=id_attribute,
         aliases=chromosome_aliases,
-        index=index,
         operons=operons,
         progress=reporter.progress,
     )
