@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 from bioattn.alignments import couplings
-from bioattn.alignments.alphabet import msa_codes
-from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
-from bioattn.formats.alignment_file import read_alignment
 
 
 @pytest.fixture
@@ -91,14 +88,6 @@ def test_features_are_those_of_the_plain_formulas(alignment):
     np.testing.assert_allclose(
         couplings.covariance_features(*alignment), plain_features(*alignment), atol=2e-4
     )
-
-
-def test_features_of_a_real_family_are_those_of_the_plain_formulas(shared):
-    """SH3, 48 columns, in units of the root mean square; the largest values are near 10."""
-    residues = read_alignment(shared / "data/msa_structure/msa/PF00018_2O9S_A.fasta").residues
-    states, weights = couplings.column_states(msa_codes(residues)), sequence_weights(msa_codes(residues))
-    found, wanted = couplings.covariance_features(states, weights), plain_features(states, weights)
-    assert np.abs(found - wanted).max() < 2e-4 * np.abs(wanted).max()
 
 
 def test_constant_alignment_gives_zeros():

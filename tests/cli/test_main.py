@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -64,11 +63,6 @@ def test_version_and_help_import_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(f"bioattn {__version__}\n")
-
-
-@pytest.mark.parametrize(("word", "limit"), [("--version", 0.15), ("--help", 0.5)])
-def test_the_start_is_quick(word, limit, tmp_path):
-    assert seconds_to_start([*BIOATTN, word], ENVIRONMENT, tmp_path, limit) < limit
 
 
 @pytest.mark.parametrize("words", every_command(), ids=" ".join)
@@ -403,27 +397,3 @@ def test_a_record_goes_where_it_is_asked_for_or_nowhere(tmp_path, capsys):
     assert not list(tmp_path.glob("n*/bioattn-records"))
     assert bioattn(*words, tmp_path / "y.a3m", "--record", fasta) == 2
     assert fasta.read_text().startswith(">a")
-
-
-def seconds_to_start(
-    words: Sequence[str], environment: Mapping[str, str], cache: Path, limit: float
-) -> float:
-    """Processor time of the program `words` in user mode: the first of three tries below `limit`, else the last.
-
-    Its modules have been compiled before (into `cache`), as they have been where bioattn is installed.
-    """
-    environment = {**environment, "PYTHONPYCACHEPREFIX": str(cache)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-
-    def start() -> float:
-        before = os.times().children_user
-        done = subprocess.run(words, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return os.times().children_user - before
-
-    start()
-    for _ in range(3):
-        found = start()
-        if found < limit:
-            break
-    return found

@@ -92,21 +92,9 @@ def test_contrast_tables_with_names(folder):
         lines += [f"{gene},{shift + i / 50},0.5,{0.01 if i % 2 else 0.9}" for i, gene in enumerate(GENES)]
         text = "\n".join(lines).encode()
         (folder / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    code = run(
-        "p.fa",
-        "heat=a.csv",
-        "b.csv.gz",
-        "-o",
-        "x.h5",
-        "--task",
-        "binary",
-        "--threshold",
-        0.5,
-        "--max-padj",
-        0.05,
-    )
+    words = ("--task", "binary", "--threshold", 0.5, "--max-padj", 0.05)
+    assert run("p.fa", "heat=a.csv", "b.csv.gz", "-o", "x.h5", *words) == 0
     dataset = read_dataset(folder / "x.h5")
-    assert code == 0
     assert dataset.treatments.names == ["heat", "b"]
     index = [GENES.index(gene) for gene in dataset.gene_ids]
     assert dataset.targets[:, 0].tolist() == [float(i % 2 == 1 and i / 50 >= 0.5) for i in index]

@@ -92,15 +92,6 @@ def test_genes_are_those_of_gff3_and_the_genome_is_in_it(tmp_path, name, format)
     assert "topology=circular" in genome.chromosomes[0].description
 
 
-def test_lines_are_those_of_the_features(tmp_path):
-    path = written(tmp_path / "x.gbk", FEATURES)
-    lines = path.read_text().splitlines()
-    assert [lines[gene.line - 1].split()[0] for gene in read_annotation(path).genes] == ["gene"] * 5
-    assert all(
-        gene.gene_id in lines[gene.line] + lines[gene.line + 1] for gene in read_annotation(path).genes
-    )
-
-
 def test_ids_of_qualifiers_and_databases(tmp_path):
     path = written(tmp_path / "x.gbk", FEATURES)
     by_gene, by_database = (read_annotation(path, name).genes for name in ("gene", "GeneID"))

@@ -206,25 +206,3 @@ def test_gene_and_treatment_splits_combine():
     expected = max(filled["t2"].corr(filled[other]) for other in ("t0", "t1", "t4", "t5"))
     assert nearest.keys() == {"t2", "t3"}
     assert nearest["t2"] == pytest.approx(expected, abs=1e-5)
-
-
-def test_homology_leaves_no_leakage_and_random_warns(caplog):
-    frame = random_frame(200)
-    made = promoters(frame.index, length=120)
-    for i in range(0, 200, 2):  # pairs share half their sequence
-        codes = made[i + 1].codes.copy()
-        codes[:60] = made[i].codes[:60]
-        made[i + 1] = made[i + 1]._replace(codes=codes)
-    strict = build_dataset(made, responses(frame), None, DatasetSettings(splits=(Split.HOMOLOGY,))).dataset
-    assert all(figure["shared_kmers"] == 0 for figure in strict.metadata["leakage"])
-    assert (strict.gene_split[::2] == strict.gene_split[1::2]).all()
-    with caplog.at_level("WARNING", "bioattn"):
-        loose = build_dataset(made, responses(frame), None, DatasetSettings(splits=RANDOM)).dataset
-    figure = next(f for f in loose.metadata["leakage"] if (f["side"], f["against"]) == ("test", "train"))
-    partner = loose.gene_split.reshape(-1, 2)[:, ::-1].ravel()
-    test = loose.gene_split == TEST
-    assert figure["shared_kmers"] == pytest.approx((partner[test] == TRAIN).mean())
-    assert (
-        "--split random does not keep test promoters apart from their relatives in training (here "
-        in caplog.text
-    )

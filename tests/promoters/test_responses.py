@@ -96,14 +96,6 @@ def test_limma_and_edger(tmp_path, text):
     assert read.standard_error is None
 
 
-def test_contrasts_glued_together_are_long(tmp_path):
-    text = "gene\tcontrast\tlogFC\tFDR\na\theat\t1\t0.01\na\tsalt\t2\t0.9\nb\tsalt\t3\t0.5\n"
-    read = read_responses([write(tmp_path, text)])
-    assert read.treatments == ["heat", "salt"]
-    np.testing.assert_array_equal(read.values, [[1, 2], [np.nan, 3]])
-    np.testing.assert_array_equal(read.padj, [[0.01, 0.9], [np.nan, 0.5]])
-
-
 def test_contrasts_wide_and_long_tables_join(tmp_path):
     sources = [
         write(tmp_path, DESEQ2, "drought.csv"),

@@ -222,12 +222,13 @@ def test_paralogues_stay_together_and_are_counted(caplog):
     made, proteins = promoters(3), family_proteins(GENES // 2)
     with caplog.at_level("INFO", "bioattn"):
         together = split(made, proteins, splits=(Split.HOMOLOGY,))
-    assert "no protein" not in caplog.text
+        assert "no protein" not in caplog.text
+        apart = split(made, proteins, splits=(Split.RANDOM,))
+    assert "--split random does not keep test promoters apart from their relatives" in caplog.text
     assert together.description["proteins"] is True
     assert together.description["groups"] == GENES // 2
     assert (together.sides[::2] == together.sides[1::2]).all()
     assert [figure.paralogues for figure in together.leakage] == [0, 0, 0]
-    apart = split(made, proteins, splits=(Split.RANDOM,))
     partner = apart.sides.reshape(-1, 2)[:, ::-1].ravel()
     for figure in apart.leakage:
         here = apart.sides == SPLIT_NAMES.index(figure.side)

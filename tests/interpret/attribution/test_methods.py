@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -16,12 +15,8 @@ from bioattn.interpret.attribution import (
     contributions,
 )
 from bioattn.interpret.choices import AttributionBaseline, MethodSettings
-from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
-from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.model import PromoterModel
+from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.stem import one_hot
-from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.treatments import TreatmentTable
 
 KINDS: list[dict[str, Any]] = [
     {},
@@ -102,59 +97,6 @@ def test_sharp_attention_loses_nothing(make_model, make_codes):
 
     assert np.abs(wanted).max() > 0.1
     np.testing.assert_allclose(found.values_BTLA, wanted, rtol=2e-5, atol=2e-5)
-
-
-def test_finds_the_planted_motif():
-    """A model trained on promoters with and without a motif: its bases, and only they, matter."""
-    random = np.random.default_rng(0)
-    motif = np.array([3, 2, 0, 1, 3, 1, 0], dtype=np.uint8)
-    codes = random.integers(0, 4, (600, 64), dtype=np.uint8)
-    place = random.integers(0, 57, 600)
-    has = np.arange(600) % 2 == 0
-    for row in np.flatnonzero(has):
-        codes[row, place[row] : place[row] + 7] = motif
-    table = TreatmentTable(pd.DataFrame(index=pd.Index(["heat"], dtype=object)))
-    config = PromoterModelConfig(
-        length=64, channels=8, kernel=9, pool=4, treatment_channels=8, num_heads=1, hidden_channels=16
-    )
-    vocabulary = TreatmentVocabulary.learn(table, encoding=config.treatment_encoder, unconditional=True)
-    torch.manual_seed(0)
-    model = PromoterModel([config], vocabulary)
-    with torch.no_grad():
-        # A first filter that is near the motif: the search for it is the training's business, not this test's.
-        model.members[0].network.stem.convolution.weight[0, :, 1:8] += (
-            0.7 * one_hot(torch.from_numpy(motif[None]))[0]
-        )
-    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
-    treatments = vocabulary.encode(table)
-    for _ in range(160):
-        rows = torch.from_numpy(random.integers(0, 500, 64))
-        loss = (
-            model(torch.from_numpy(codes)[rows], treatments)[:, 0] - torch.from_numpy(has)[rows].float()
-        ).square()
-        optimiser.zero_grad()
-        loss.mean().backward()
-        optimiser.step()
-    loaded = LoadedPromoterModel(
-        model=model.eval(),
-        vocabulary=vocabulary,
-        treatments=table,
-        task="regression",
-        reference=None,
-        device=torch.device("cpu"),
-        sha256="",
-    )
-
-    found = Mutagenesis(loaded.predictor())(codes[500:540])
-
-    strength = contributions(found.values_BTLA, codes[500:540])[:, 0]
-    with_motif = np.flatnonzero(has[500:540])
-    inside = np.zeros_like(strength, dtype=bool)
-    for row in with_motif:
-        inside[row, place[500 + row] : place[500 + row] + 7] = True
-    assert strength[inside].mean() > 5 * np.abs(strength[with_motif][~inside[with_motif]]).mean()
-    best = strength[with_motif].argmax(1)
-    assert np.mean(inside[with_motif, best]) > 0.9
 
 
 GRADIENT_KINDS: list[dict[str, Any]] = [

@@ -3,20 +3,16 @@
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from bioattn.errors import FormatError
 from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import decode, encode
-from bioattn.inference.promoter_windows import hold_promoters
-from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.motifs.expected_motifs import (
     Coverage,
     SiteSet,
     consensus_motif,
     find_sites,
-    locate,
     parse_consensus,
     read_expected,
     shuffled_columns,
@@ -24,7 +20,6 @@ from bioattn.interpret.motifs.expected_motifs import (
     union,
 )
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
-from tests.making import bioattn
 
 HEADER = "factor\tjaspar_id\tconsensus\tcondition_group\tdirection\tn_with"
 
@@ -200,31 +195,3 @@ def test_short_motifs_have_a_hundred_relatives_too():
     assert all(version.sum() == 5 for (version,) in versions)
     # The 79 others with one A or T and four G or C, strands not told apart, come first.
     assert sum(word.count("A") + word.count("T") == 1 for word in words) == 79
-
-
-def test_as_many_genes_have_sites_as_the_table_says(shared, tmp_path):
-    yeast = shared / "data" / "yeast"
-    fasta = tmp_path / "promoters.fa"
-    words = ["prepare", "promoters", yeast / "R64_genbank.genome.fa.gz", yeast / "R64_genbank.gff3.gz"]
-    words += ["--upstream", 500, "--downstream", 0, "--anchor", "cds", "--biotype", "protein_coding"]
-    assert bioattn(*words, "--id-attribute", "locus_tag", "-o", fasta, "-q") == 0
-    (batch,) = hold_promoters(fasta, 500).batches(10_000)
-    responses = pd.read_csv(yeast / "gasch2000_group_mean_log2ratio.tsv.gz", sep="\t", index_col=0)
-    told = pd.read_csv(yeast / "expected_motif_condition.tsv", sep="\t")
-    pairs = read_expected(yeast / "expected_motif_condition.tsv")
-    exact = [number for number, pair in enumerate(pairs) if parse_consensus(pair.consensus) is not None]
-    located = locate(
-        [pairs[number] for number in exact],
-        batch.codes,
-        None,
-        match_by=MatchBy.CONSENSUS,
-        num_shuffled=0,
-        p_value=1e-4,
-        seed=0,
-    )
-    names = np.array(batch.samples.ids)
-    for number, found in zip(exact, located, strict=True):
-        measured = set(responses.index[responses[pairs[number].condition].notna()])
-        genes = set(names[found.sites.rows].tolist()) & measured
-        # Promoters that others trimmed or left out at chromosome ends are the rest.
-        assert abs(len(genes) - told["n_with"][number]) <= 2, pairs[number]
