@@ -15,6 +15,7 @@ from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn_cli.main import main
 
@@ -57,6 +58,37 @@ def untrained_model(
         device=torch.device("cpu"),
         sha256="0" * 64,
     )
+
+
+def compact_walk(length: int, seed: int) -> Any:
+    """Coordinates (length, 3) of residues 3.8 ångström apart, whose path keeps near its beginning."""
+    random = np.random.default_rng(seed)
+    points = np.zeros((length, 3), np.float32)
+    for place in range(1, length):
+        step = random.normal(size=3) - 0.15 * points[place - 1]
+        points[place] = points[place - 1] + 3.8 * step / np.linalg.norm(step)
+    return points
+
+
+def promoter_dataset(
+    codes: Any, targets: Any, treatments: TreatmentTable, gene_split: Any, **parts: Any
+) -> PromoterDataset:
+    """Promoters g0, g1, … 1,000 bases apart on the + strand of chr1. parts: others of `PromoterDataset`."""
+    places = 1000 * np.arange(len(codes))
+    known = {
+        "gene_ids": [f"g{number}" for number in range(len(codes))],
+        "chrom": ["chr1"] * len(codes),
+        "start": places,
+        "end": places + codes.shape[1] - 2 * parts.get("flank", 0),
+        "strand": ["+"] * len(codes),
+        "flank": 0,
+        "targets": np.asarray(targets, np.float32),
+        "gene_split": np.asarray(gene_split, np.uint8),
+        "treatment_split": np.zeros(len(treatments.names), np.uint8),
+        "task": "regression",
+        "metadata": {},
+    }
+    return PromoterDataset(codes=codes, treatments=treatments, **(known | parts))
 
 
 def write_check(path: Path, **parts: Any) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.choices import Method, Reduction
 from bioattn.io.hdf5 import put_array
-from bioattn.models.evoformer.sites import alignment_layout
+from bioattn.models.evoformer.sites import alignment_layout, alignment_sample
 from bioattn.store.attribution import GAP, SEQUENCE, VALUES, attribution_file_layout
 from bioattn.store.schema import AttentionOptions, Block, FileLayout, predictions_layout, site_layout
 from bioattn.store.windows import PROMOTER_COLUMNS, window_attributes
@@ -109,6 +109,13 @@ def write_attribution(path, samples, codes, values, predictions, treatments, *, 
     whole = Block(samples, {"attribution": arrays, "predictions": {"values": predictions}})
     with result_file(path, layout, len(samples)) as writer:
         writer.append(whole)
+
+
+def aligned(id, query, rows, columns=None, of_columns=None, **more):
+    """An alignment of a file's table: a target of some of its columns, and as many extra rows as others."""
+    known = {"extra_rows": rows, "input_sha256": ""} | more
+    places = {"columns": columns, "alignment_columns": of_columns}
+    return alignment_sample(id=id, query=query, rows=rows, **places, **known)
 
 
 def write_alignments(path, sites, samples, make, options=MEAN_ROWS, model_sha256="a" * 64):

@@ -26,23 +26,8 @@ from bioattn.alignments.weights import (
 )
 from tests.alignments.conftest import random_family
 
-SMALL = msa_codes(
-    np.array(
-        [
-            list(row)
-            for row in (
-                b"ACDE-GHIKL",
-                b"ACDEFGHIKL",
-                b"ACDE------",
-                b"ACXXX-----",
-                b"ACDE------",
-                b"----------",
-                b"WWWWWWWWWW",
-            )
-        ],
-        np.uint8,
-    )
-)
+ROWS = b"ACDE-GHIKL ACDEFGHIKL ACDE------ ACXXX----- ACDE------ ---------- WWWWWWWWWW".split()
+SMALL = msa_codes(np.array([list(row) for row in ROWS], np.uint8))
 
 
 def test_counts_by_eye():

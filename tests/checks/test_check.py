@@ -31,15 +31,9 @@ def made(tmp_path_factory):
     torch.set_num_threads(1)
     write_dataset(folder / "small.dataset.h5", make_dataset(genes=300))
     dataset = read_dataset(folder / "small.dataset.h5")
-    write_promoters(
-        folder / "promoters.fa",
-        (
-            Promoter(name, "chr1", start, end, "+", dataset.flank, codes)
-            for name, start, end, codes in zip(
-                dataset.gene_ids, dataset.start, dataset.end, dataset.codes, strict=True
-            )
-        ),
-    )
+    rows = zip(dataset.gene_ids, dataset.start, dataset.end, dataset.codes, strict=True)
+    promoters = (Promoter(name, "chr1", *place, "+", dataset.flank, codes) for name, *place, codes in rows)
+    write_promoters(folder / "promoters.fa", promoters)
     for name, settings, seed in (("model", {}, 0), ("other", {}, 1), ("concat", CONCAT, 0)):
         job = PromoterTrainingSettings(
             dataset=folder / "small.dataset.h5",

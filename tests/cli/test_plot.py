@@ -20,7 +20,7 @@ from bioattn.formats.meme import Motif, write_meme
 from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.motifs.motif_folder import read_motif_export
-from bioattn.models.evoformer.sites import alignment_sample, alignment_site
+from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.reader import open_attention
 from bioattn.store.windows import promoter_samples
 from bioattn.structures.predictions import read_aligned_error, read_plddt
@@ -28,6 +28,7 @@ from bioattn_cli.main import main
 from tests.making import write_check
 from tests.report.conftest import write_motif_export
 from tests.result_files import (
+    aligned,
     cross_site,
     promoter_layout,
     with_attributes,
@@ -64,26 +65,17 @@ def folder(tmp_path_factory):
     values = random.normal(size=(2, 2, LENGTH, 4)).astype(np.float32)
     values -= values.mean(axis=-1, keepdims=True)
     codes = np.array([["ACGT".index(base) for base in SEQUENCE]] * 2, dtype=np.uint8)
-    write_attribution(
-        folder / "explain.h5",
-        samples,
-        codes,
-        values,
-        predictions,
-        TREATMENTS,
-        model_sha256="ab" * 32,
-        input_sha256="cd" * 32,
-    )
+    known = {"model_sha256": "ab" * 32, "input_sha256": "cd" * 32}
+    write_attribution(folder / "explain.h5", samples, codes, values, predictions, TREATMENTS, **known)
     (folder / "promoters.fa").write_text(
         f">g0 chr1:100-140(+)\n{SEQUENCE}\n>g1 chr1:200-240(-)\n{SEQUENCE}\n"
     )
     (folder / "genes.gff3").write_text(
         "##gff-version 3\nchr1\tx\tgene\t131\t400\t.\t+\t.\tID=g0\nchr1\tx\tgene\t1\t110\t.\t-\t.\tID=x\n"
     )
-    alignment = alignment_sample(id="a", query="ACDEFGHIKL", rows=2, extra_rows=0, input_sha256="")
     row = alignment_site("evoformer", 0, "msa_row", 2)
     maps = {"weights": random.dirichlet(np.ones(10), size=(2, 10)).astype(np.float32)}
-    write_alignments(folder / "alignment.h5", [row], [alignment], lambda *_: maps)
+    write_alignments(folder / "alignment.h5", [row], [aligned("a", "ACDEFGHIKL", 2)], lambda *_: maps)
     (folder / "contacts.tsv").write_text(
         "column_i\tcolumn_j\tprobability\n" + "".join(f"{i}\t{i + 7}\t{0.1 * i:.1f}\n" for i in range(1, 9))
     )

@@ -16,21 +16,9 @@ GENES = [f"YAL{i:03d}C" for i in range(120)]
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     generator = np.random.default_rng(0)
-    write_promoters(
-        tmp_path / "p.fa",
-        [
-            Promoter(
-                gene,
-                f"chr{i // 20}",
-                i * 500,
-                i * 500 + 100,
-                "+",
-                0,
-                generator.integers(0, 4, 100).astype(np.uint8),
-            )
-            for i, gene in enumerate(GENES)
-        ],
-    )
+    codes = generator.integers(0, 4, (120, 100)).astype(np.uint8)
+    places = [(f"chr{i // 20}", i * 500, i * 500 + 100, "+", 0) for i in range(120)]
+    write_promoters(tmp_path / "p.fa", map(Promoter, GENES, *zip(*places, strict=True), codes))
     values = generator.normal(size=(120, 3)).round(3)
     frame = pd.DataFrame(values, pd.Index(GENES, name="gene"), ["heat_5", "heat_10", "salt"])
     frame.to_csv(tmp_path / "r.tsv", sep="\t")

@@ -75,12 +75,8 @@ def test_from_stockholm_to_a3m_by_eye(small, tmp_path, capsys):
     assert record["outputs"]["x.a3m"] == hashlib.sha256(output.read_bytes()).hexdigest()
     assert record["inputs"]["alignment"]["file"] == "small.sto"
     assert record["steps"] == figures["steps"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "bioattn-records",
-        "small.sto",
-        "x.a3m",
-        "x.json",
-    ]
+    written = {"bioattn-records", "x.a3m", "x.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"small.sto", *written}
 
 
 def test_packed_input_standard_input_and_packed_output(small, tmp_path, monkeypatch):
@@ -142,14 +138,11 @@ def test_found_by_search(tmp_path, capsys):
     ("text", "options", "code", "sentence"),
     [
         ("", (), 1, "is empty"),
-        (">a\nMK\n>b\nMKV\n", (), 1, "equally long"),
-        (">a\nMK1V\n", (), 1, "'1'"),
         (">a\nACGTACGTACGT\n>b\nACGTACGTACGA\n", (), 1, "an alignment of DNA or RNA; translate it"),
         (">a\nMKVL\n", ("--query", "z"), 1, "in.fasta holds no such row; it holds 'a'"),
         (">a\n----\n>b\nMKVL\n", (), 1, "the query, a, has no residue in the columns that are left"),
         (">a\nMKVL\n", ("--max-identity", "90"), 2, "--max-identity is a fraction from 0 to 1, not 90"),
         (">a\nMKVL\n", ("--iterations", "3"), 2, "--iterations is for --search"),
-        (">a\nMKVL\n", ("--max-evalue", "3"), 2, "--max-evalue is for --search"),
         (">a\nMKVL\n", ("--stats", "-"), 2, "--stats -: this cannot go to standard output"),
     ],
 )

@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from bioattn.models.evoformer.sites import alignment_sample, alignment_site
+from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.schema import Samples
 from bioattn.store.windows import promoter_samples
 from tests.result_files import (
+    aligned,
     cross_site,
     dirichlet,
     promoter_layout,
@@ -72,15 +73,7 @@ class Alignments(NamedTuple):
 def alignments(tmp_path_factory):
     """An alignment `a` of twelve residues in columns 1 to 12 of 14 (from 0)."""
     path = tmp_path_factory.mktemp("figures") / "attention.h5"
-    sample = alignment_sample(
-        id="a",
-        query=QUERY,
-        rows=ROWS,
-        extra_rows=ROWS,
-        input_sha256="",
-        columns=tuple(range(1, 13)),
-        alignment_columns=14,
-    )
+    sample = aligned("a", QUERY, ROWS, tuple(range(1, 13)), 14)
     random = np.random.default_rng(1)
     weights: dict[str, np.ndarray] = {}
 

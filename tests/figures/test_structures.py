@@ -24,7 +24,7 @@ from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_output import StructureResidue, write_pdb
 from bioattn.structures.contacts import contact_scores
 from bioattn.structures.predictions import Distances, read_distances
-from tests.making import write_small_prediction
+from tests.making import compact_walk, write_small_prediction
 
 SIZE = 30
 LETTERS = "ACDEFGHIKLMNPQRSTVWYACDEFGHIKL"
@@ -33,13 +33,9 @@ NAMES = {letter: name.upper() for letter, name in protein_letters_1to3.items()}
 
 def fold(seed=0, missing=(3, 4, 29)):
     """A compact walk; some columns are not in the structure."""
-    random = np.random.default_rng(seed)
-    points = np.zeros((SIZE, 3))
-    for place in range(1, SIZE):
-        step = random.normal(size=3) - 0.2 * points[place - 1]
-        points[place] = points[place - 1] + 3.8 * step / np.linalg.norm(step)
+    points = compact_walk(SIZE, seed)
     points[list(missing)] = np.nan
-    return points.astype(np.float32)
+    return points
 
 
 def scores(seed=1):

@@ -47,14 +47,10 @@ def test_differences(promoters):
 
 
 def test_of_positions_that_look_at_positions_the_mean_over_queries_is_shown(promoters, tmp_path):
+    query = Axis("query", "position", edges=(0, 30, 60))
     site = AttentionSite(
         name="promoter.trunk.0",
-        axes=(
-            Axis("sample"),
-            Axis("head"),
-            Axis("query", "position", edges=(0, 30, 60)),
-            Axis("key", "position", edges=(0, 20, 40, 60)),
-        ),
+        axes=(Axis("sample"), Axis("head"), query, Axis("key", "position", edges=(0, 20, 40, 60))),
         heads=(0, 1),
     )
     weights = np.random.default_rng(3).dirichlet(np.ones(3), (5, 2, 2)).astype(np.float32)

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bioattn.models.evoformer.sites import alignment_sample, alignment_site
+from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.windows import promoter_samples
 from tests.making import bioattn
-from tests.result_files import cross_site, promoter_layout, write_alignments, write_promoters
+from tests.result_files import aligned, cross_site, promoter_layout, write_alignments, write_promoters
 
 EDGES = (0, 4, *range(12, 61, 8))
 GENES, TREATMENTS = ["g0", "g1", "g2", "g3"], ["heat", "a/b", "cold 4 °C"]
@@ -42,18 +42,7 @@ def promoters(tmp_path):
 def alignment(tmp_path):
     random = np.random.default_rng(1)
     sites = [alignment_site("evoformer", block, "msa_row", 2) for block in (0, 1)]
-    samples = [
-        alignment_sample(
-            id=name,
-            query="MKTA",
-            rows=2,
-            extra_rows=0,
-            input_sha256="ab",
-            columns=COLUMNS,
-            alignment_columns=6,
-        )
-        for name in ("one", "two")
-    ]
+    samples = [aligned(name, "MKTA", 2, COLUMNS, 6, input_sha256="ab") for name in ("one", "two")]
 
     def make(_site, shape, _number):
         return {"weights": random.dirichlet(np.ones(4), shape[:-1]).astype(np.float32)}

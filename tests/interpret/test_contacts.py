@@ -25,13 +25,13 @@ from bioattn.interpret.contacts import (
     read_regression,
     write_regression,
 )
-from bioattn.models.evoformer.sites import alignment_sample, alignment_site
+from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions
 from bioattn.structures.contacts import contacts
-from tests.making import bioattn
-from tests.result_files import write_alignments
+from tests.making import bioattn, compact_walk
+from tests.result_files import aligned, write_alignments
 
 HEADS, ROWS = 3, 4
 LETTERS = 2 * RESIDUES
@@ -54,14 +54,10 @@ class Files(NamedTuple):
 
 
 def fold(length, seed):
-    """Coordinates of a compact random walk, the last two residues unknown."""
-    random = np.random.default_rng(seed)
-    points = np.zeros((length, 3))
-    for place in range(1, length):
-        step = random.normal(size=3) - 0.15 * points[place - 1]
-        points[place] = points[place - 1] + 3.8 * step / np.linalg.norm(step)
+    """A compact walk, the last two residues unknown."""
+    points = compact_walk(length, seed)
     points[-2:] = np.nan
-    return points.astype(np.float32)
+    return points
 
 
 def protein(name):
@@ -98,15 +94,7 @@ def row_maps(name, site, seed):
 
 def write_attention(path, reduce=Reduction.MEAN_ROWS, *, names=tuple(PROTEINS), model="a" * 64, sites=SITES):
     samples = [
-        alignment_sample(
-            id=name,
-            query="".join(LETTERS[column] for column in seen(name)),
-            rows=ROWS,
-            extra_rows=ROWS,
-            input_sha256="",
-            columns=seen(name),
-            alignment_columns=PROTEINS[name][0],
-        )
+        aligned(name, "".join(LETTERS[place] for place in seen(name)), ROWS, seen(name), PROTEINS[name][0])
         for name in names
     ]
 

@@ -16,13 +16,13 @@ from bioattn.interpret.planted_scores import (
     score_predictions,
 )
 from bioattn.interpret.promoter_maps import maps_in_memory
-from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset, read_dataset, write_dataset
-from bioattn.promoters.treatments import TreatmentTable
+from bioattn.promoters.dataset import TEST, TRAIN, read_dataset, write_dataset
+from bioattn.promoters.treatments import named_treatments
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn.simulate.truth import write_truth
 from bioattn.store.schema import AttentionOptions
 from bioattn.store.windows import promoter_samples
-from tests.making import bioattn
+from tests.making import bioattn, promoter_dataset
 from tests.result_files import promoter_layout, write_promoters
 
 GENES, TREATMENTS, HEADS, BINS = 40, 3, 2, 50
@@ -178,22 +178,10 @@ def test_shares_of_rules_are_contrasts_of_group_means():
 @pytest.fixture
 def files(tmp_path, simulated, weights):
     """attention.h5, truth.tsv and a dataset whose last 15 genes are its test split."""
-    genes = simulated.genome.genes
-    dataset = PromoterDataset(
-        gene_ids=simulated.gene_ids,
-        chrom=[gene.chrom for gene in genes],
-        start=np.array([gene.start for gene in genes], np.int64),
-        end=np.array([gene.start + 400 for gene in genes], np.int64),
-        strand=[gene.strand for gene in genes],
-        codes=simulated.codes,
-        flank=0,
-        targets=simulated.responses.astype(np.float32),
-        treatments=TreatmentTable(pd.DataFrame(index=treatment_names(simulated))),
-        gene_split=np.where(np.arange(GENES) < 25, TRAIN, TEST).astype(np.uint8),
-        treatment_split=np.zeros(TREATMENTS, np.uint8),
-        task="regression",
-        metadata={},
-    )
+    treatments = named_treatments(treatment_names(simulated))
+    split = np.where(np.arange(GENES) < 25, TRAIN, TEST)
+    genes = {"gene_ids": simulated.gene_ids}
+    dataset = promoter_dataset(simulated.codes, simulated.responses, treatments, split, **genes)
     write_dataset(tmp_path / "d.h5", dataset)
     write_truth(tmp_path / "truth.tsv", simulated.sites)
     predictions = simulated.responses.astype(np.float32)

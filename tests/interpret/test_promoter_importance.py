@@ -1,7 +1,6 @@
 """Importance of heads: the gradient against differences, a head without effect, and pruning step by step."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -10,9 +9,9 @@ from bioattn.errors import BioattnError
 from bioattn.interpret.heads import greedy_pruning, heads_after_pruning
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Stem
 from bioattn.models.promoter.heads import PromoterHeadScorer
-from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
-from bioattn.promoters.treatments import TreatmentTable, named_treatments
-from tests.making import untrained_model
+from bioattn.promoters.dataset import TEST, VALIDATION
+from bioattn.promoters.treatments import named_treatments
+from tests.making import promoter_dataset, untrained_model
 
 CPU = torch.device("cpu")
 NAMES = ["a", "b", "c"]
@@ -32,21 +31,9 @@ def make_dataset(task="regression", genes=40, seed=0):
     if task == "binary":
         targets = (targets > 5).astype(np.float32)
     targets[random.random(targets.shape) < 0.2] = np.nan
-    return PromoterDataset(
-        gene_ids=[f"g{i}" for i in range(genes)],
-        chrom=["chr1"] * genes,
-        start=np.arange(genes, dtype=np.int64) * 100,
-        end=np.arange(genes, dtype=np.int64) * 100 + 40,
-        strand=["+"] * genes,
-        codes=random.integers(0, 4, (genes, 40)).astype(np.uint8),
-        flank=0,
-        targets=targets,
-        treatments=TreatmentTable(frame=pd.DataFrame(index=pd.Index(["c", "a", "b"], dtype=object))),
-        gene_split=np.repeat(np.array([0, 1], np.uint8), [genes - 10, 10]),
-        treatment_split=np.zeros(3, np.uint8),
-        task=task,
-        metadata={},
-    )
+    codes = random.integers(0, 4, (genes, 40)).astype(np.uint8)
+    split = np.repeat([0, 1], [genes - 10, 10])
+    return promoter_dataset(codes, targets, named_treatments(["c", "a", "b"]), split, task=task)
 
 
 def make_model(shape="cross", task="regression"):

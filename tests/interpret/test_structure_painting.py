@@ -12,13 +12,13 @@ from Bio.PDB.PDBParser import PDBParser
 from bioattn.formats.structure_output import ResidueKey
 from bioattn.interpret.alignment_maps import ResidueLine, paint_structure, write_script
 from bioattn.interpret.choices import ScriptFormat
-from bioattn.models.evoformer.sites import alignment_sample, alignment_site
+from bioattn.models.evoformer.sites import alignment_site
 from bioattn.models.language.config import Shape
 from bioattn.sequences.choices import Alphabet
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
 from tests.models.language.made_models import make_model, saved
-from tests.result_files import write_alignments
+from tests.result_files import aligned, write_alignments
 
 QUERY = "MKTAYIAKQRQISFVKSHFS"
 COLUMNS = tuple(place for place in range(22) if place not in (4, 9))
@@ -43,17 +43,11 @@ def weights():
 @pytest.fixture(scope="module")
 def attention(tmp_path_factory, weights):
     path = tmp_path_factory.mktemp("painting") / "attention.h5"
-    sample = alignment_sample(
-        id="a", query=QUERY, rows=ROWS, extra_rows=0, input_sha256="", columns=COLUMNS, alignment_columns=22
-    )
-    write_alignments(
-        path,
-        SITES,
-        [sample],
-        lambda site, shape, _: {
-            "weights": weights.get(site.name, np.full(shape, 1 / ROWS, dtype=np.float32))
-        },
-    )
+
+    def make(site, shape, _number):
+        return {"weights": weights.get(site.name, np.full(shape, 1 / ROWS, dtype=np.float32))}
+
+    write_alignments(path, SITES, [aligned("a", QUERY, ROWS, COLUMNS, 22)], make)
     return path
 
 

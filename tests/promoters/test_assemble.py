@@ -17,18 +17,10 @@ from bioattn.promoters.treatments import TreatmentTable
 RANDOM = (Split.RANDOM,)
 
 
-def promoters(names, length=50, flank=0):
-    generator = np.random.default_rng(0)
+def promoters(names, length=50):
+    codes = np.random.default_rng(0).integers(0, 4, (len(names), length)).astype(np.uint8)
     return [
-        Promoter(
-            name,
-            f"chr{i % 6}",
-            i * 1000,
-            i * 1000 + length,
-            "+",
-            flank,
-            generator.integers(0, 4, length + 2 * flank).astype(np.uint8),
-        )
+        Promoter(name, f"chr{i % 6}", i * 1000, i * 1000 + length, "+", 0, codes[i])
         for i, name in enumerate(names)
     ]
 

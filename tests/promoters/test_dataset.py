@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.promoters.dataset import PROMOTER_DATASET, PromoterDataset, read_dataset, write_dataset
-from bioattn.promoters.treatments import TreatmentTable
+from bioattn.promoters.treatments import TreatmentTable, named_treatments
+from tests.making import promoter_dataset
 
 NAME = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=6)
 
@@ -79,34 +80,14 @@ def test_write_and_read_back(tmp_path_factory, dataset):
     assert dataset.length == 10
 
 
-def example(**changes):
-    frame = pd.DataFrame({"dose": [1.0, 2.0]}, index=pd.Index(["a", "b"], dtype=object, name="treatment"))
-    parts = {
-        "gene_ids": [f"g{i}" for i in range(300)],
-        "chrom": ["I"] * 300,
-        "start": np.arange(300) * 100,
-        "end": np.arange(300) * 100 + 400,
-        "strand": ["+"] * 300,
-        "codes": np.random.default_rng(0).integers(0, 4, (300, 400)).astype(np.uint8),
-        "flank": 0,
-        "targets": np.random.default_rng(1).normal(size=(300, 2)).astype(np.float32),
-        "treatments": TreatmentTable(frame),
-        "gene_split": np.zeros(300, np.uint8),
-        "treatment_split": np.zeros(2, np.uint8),
-        "task": "regression",
-        "metadata": {},
-    }
-    return PromoterDataset(**parts | changes)
+def example(value):
+    targets = np.full((30, 2), value)
+    return promoter_dataset(np.zeros((30, 40), np.uint8), targets, named_treatments(["a", "b"]), np.zeros(30))
 
 
-@pytest.fixture
-def path(tmp_path):
+def test_other_files_and_versions_are_refused(tmp_path):
     path = tmp_path / "x.dataset.h5"
-    write_dataset(path, example())
-    return path
-
-
-def test_other_files_and_versions_are_refused(path, tmp_path):
+    write_dataset(path, example(0))
     with h5py.File(path, "r+") as file:
         file.attrs["format_version"] = PROMOTER_DATASET.version + 1
     with pytest.raises(FormatError, match="has format version 3, this bioattn reads 2; make"):
@@ -127,4 +108,4 @@ def test_other_files_and_versions_are_refused(path, tmp_path):
 
 def test_responses_that_training_cannot_square_are_refused():
     with pytest.raises(BioattnError, match=r"responses reach 3e\+38"):
-        example(targets=np.full((300, 2), 3e38, np.float32))
+        example(3e38)

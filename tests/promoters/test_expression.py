@@ -7,7 +7,7 @@ from scipy import sparse
 
 from bioattn.promoters.expression import read_expression, size_factors, without_replicate
 from bioattn.promoters.genes import GeneNames
-from bioattn_cli.main import main
+from tests.making import bioattn
 
 GENES, SAMPLES = ["g1", "g2", "g3"], ["heat_1", "heat_2", "cold", "none"]
 VALUES = np.array([[1, 0, 3], [4, 5, 0], [0.5, 1, 2], [7, 7, 7]])
@@ -64,15 +64,8 @@ def test_only_numbers_from_one_on_are_replicates():
 
 
 def dataset(folder, *words):
-    command = [
-        "prepare",
-        "dataset",
-        str(folder / "p.fa"),
-        *map(str, words),
-        "-o",
-        str(folder / "d.dataset.h5"),
-    ]
-    return main([*command, "--split", "random"])
+    output = ("-o", folder / "d.dataset.h5", "--split", "random")
+    return bioattn("prepare", "dataset", folder / "p.fa", *words, *output)
 
 
 def values(folder):

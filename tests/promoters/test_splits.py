@@ -143,20 +143,13 @@ def test_mistakes_are_named(call, sentence):
 GENES = 120
 
 
-def promoters(chromosomes=6, genes=GENES):
+def promoters(chromosomes=6):
     """Unrelated promoters, far from each other; no chromosome names for 0 of them."""
-    generator = np.random.default_rng(0)
+    codes = np.random.default_rng(0).integers(0, 4, (GENES, 60)).astype(np.uint8)
+    names = [f"chr{number % chromosomes}" if chromosomes else "" for number in range(GENES)]
     return [
-        Promoter(
-            f"g{number}",
-            f"chr{number % chromosomes}" if chromosomes else "",
-            number * 1000,
-            number * 1000 + 60,
-            "+",
-            0,
-            generator.integers(0, 4, 60).astype(np.uint8),
-        )
-        for number in range(genes)
+        Promoter(f"g{number}", name, number * 1000, number * 1000 + 60, "+", 0, codes[number])
+        for number, name in enumerate(names)
     ]
 
 

@@ -15,11 +15,11 @@ from bioattn.checks.record import Curve, HeadSpread
 from bioattn.formats.meme import Motif, write_meme
 from bioattn.io.files import sha256_of
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Reader, TreatmentEncoding
-from bioattn.promoters.dataset import PromoterDataset, write_dataset
+from bioattn.promoters.dataset import write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.windows import promoter_samples
-from tests.making import bioattn, untrained_model, write_check
+from tests.making import bioattn, promoter_dataset, untrained_model, write_check
 from tests.result_files import write_attribution
 
 LENGTH = 80
@@ -52,15 +52,8 @@ class PromoterRun(NamedTuple):
     @property
     def everything(self):
         """All inputs, and the options that name the others."""
-        paths = [
-            self.model,
-            self.dataset,
-            self.attention,
-            self.attribution,
-            self.check,
-            self.motif_export,
-            self.promoters,
-        ]
+        results = (self.attention, self.attribution, self.check, self.motif_export)
+        paths = (self.model, self.dataset, *results, self.promoters)
         return [*map(str, paths), "--annotation", str(self.annotation), "--motifs", str(self.motifs)]
 
 
@@ -73,34 +66,15 @@ def run(tmp_path_factory):
     starts = 1000 * np.arange(1, NUM_GENES + 1, dtype=np.int64)
     strands = ["+" if number % 2 == 0 else "-" for number in range(NUM_GENES)]
     promoters = folder / "promoters.fa"
-    write_promoters(
-        promoters,
-        [
-            Promoter(gene, "chr<1>", int(start), int(start) + LENGTH, strand, 0, row)
-            for gene, start, strand, row in zip(GENES, starts, strands, codes, strict=True)
-        ],
-    )
+    rows = zip(GENES, starts.tolist(), strands, codes, strict=True)
+    write_promoters(promoters, (Promoter(g, "chr<1>", s, s + LENGTH, d, 0, row) for g, s, d, row in rows))
     table = TreatmentTable(pd.DataFrame(index=pd.Index(TREATMENTS, dtype=object, name="treatment")))
     targets = random.normal(size=(NUM_GENES, len(TREATMENTS))).astype(np.float32)
     dataset = folder / "x.dataset.h5"
-    write_dataset(
-        dataset,
-        PromoterDataset(
-            gene_ids=GENES,
-            chrom=["chr<1>"] * NUM_GENES,
-            start=starts,
-            end=starts + LENGTH,
-            strand=strands,
-            codes=codes,
-            flank=0,
-            targets=targets,
-            treatments=table,
-            gene_split=SPLIT,
-            treatment_split=np.zeros(len(TREATMENTS), np.uint8),
-            task="regression",
-            metadata={"split": {"genes": "chromosome", "chromosomes": {"test": ["chr<1>"]}}},
-        ),
-    )
+    places = {"gene_ids": GENES, "chrom": ["chr<1>"] * NUM_GENES, "start": starts, "end": starts + LENGTH}
+    metadata = {"split": {"genes": "chromosome", "chromosomes": {"test": ["chr<1>"]}}}
+    made = promoter_dataset(codes, targets, table, SPLIT, **places, strand=strands, metadata=metadata)
+    write_dataset(dataset, made)
     model = write_model(folder / "model", table, sha256_of(dataset))
     attention = folder / "attention.h5"
     assert bioattn("export", "attention", model, promoters, "-o", attention, "-q") == 0
@@ -108,16 +82,8 @@ def run(tmp_path_factory):
     values = random.normal(size=(5, len(TREATMENTS), LENGTH, 4)).astype(np.float32)
     attribution = folder / "explain.h5"
     samples = promoter_samples(GENES[:5], ["chr<1>"] * 5, starts[:5], starts[:5] + LENGTH, strands[:5])
-    write_attribution(
-        attribution,
-        samples,
-        codes[:5],
-        values,
-        targets[:5],
-        TREATMENTS,
-        model_sha256=digest,
-        input_sha256=sha256_of(promoters),
-    )
+    known = {"model_sha256": digest, "input_sha256": sha256_of(promoters)}
+    write_attribution(attribution, samples, codes[:5], values, targets[:5], TREATMENTS, **known)
     contributions = np.array(
         [
             [[values[g, t, p, codes[g, p]] for p in range(LENGTH)] for t in range(len(TREATMENTS))]

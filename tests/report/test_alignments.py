@@ -13,7 +13,7 @@ from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.interpret.alignment_maps import head_map
-from bioattn.models.evoformer.sites import alignment_sample, alignment_site
+from bioattn.models.evoformer.sites import alignment_site
 from bioattn.report.alignments import collect_alignments, draw_heads, list_heads
 from bioattn.report.inputs import ReportInputs
 from bioattn.store.reader import open_attention
@@ -23,7 +23,7 @@ from bioattn.structures.contacts import distances
 from bioattn.system.progress import Progress
 from tests.making import bioattn
 from tests.report.conftest import FAMILY
-from tests.result_files import write_alignments
+from tests.result_files import aligned, write_alignments
 
 
 def unpacked(text, kind=np.uint8):
@@ -108,15 +108,7 @@ def test_every_way_of_keeping_attention_is_read(tmp_path, reduce):
     random = np.random.default_rng(1)
     logits = np.exp(2 * random.normal(size=(rows, heads, size, size)))
     whole = (logits / logits.sum(-1, keepdims=True)).astype(np.float32)
-    sample = alignment_sample(
-        id="a",
-        query="ACDEFGHIKLMN",
-        rows=rows,
-        extra_rows=rows,
-        input_sha256="",
-        columns=tuple(range(size)),
-        alignment_columns=size,
-    )
+    sample = aligned("a", "ACDEFGHIKLMN", rows)
     arrays = {"weights": whole}
     wanted = whole.mean(axis=0)
     if reduce is Reduction.TOP_K:

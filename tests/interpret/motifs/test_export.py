@@ -39,14 +39,10 @@ class Planted:
         starts = np.arange(GENES, dtype=np.int64) * 1000
         self.samples = promoter_samples(self.genes, ["chr1"] * GENES, starts, starts + LENGTH, strands)
         self.fasta = folder / "promoters.fa"
+        rows = zip(self.genes, starts.tolist(), strands, self.simulated.codes, strict=True)
         write_promoters(
             self.fasta,
-            [
-                Promoter(gene, "chr1", int(start), int(start) + LENGTH, strand, 0, codes)
-                for gene, start, strand, codes in zip(
-                    self.genes, starts, strands, self.simulated.codes, strict=True
-                )
-            ],
+            (Promoter(gene, "chr1", s, s + LENGTH, strand, 0, row) for gene, s, strand, row in rows),
         )
 
     def where(self, treatment):
@@ -99,17 +95,10 @@ class Planted:
             gene, place = np.nonzero(self.where(treatment))
             values[gene, number, place, codes[gene, place]] += self.simulated.rules[number].effect / 8
         values -= values.mean(axis=-1, keepdims=True)
-        path = self.folder / "explain.h5"
-        write_attribution(
-            path,
-            self.samples,
-            codes,
-            values.astype(np.float32),
-            np.zeros((GENES, 3), np.float32),
-            self.treatments,
-            model_sha256="ab" * 32,
-            input_sha256=sha256_of(self.fasta),
-        )
+        path, nothing = self.folder / "explain.h5", np.zeros((GENES, 3), np.float32)
+        known = {"model_sha256": "ab" * 32, "input_sha256": sha256_of(self.fasta)}
+        values = values.astype(np.float32)
+        write_attribution(path, self.samples, codes, values, nothing, self.treatments, **known)
         return path
 
 
@@ -265,11 +254,8 @@ def test_against_a_treatment_seeks_what_gains(planted, tmp_path):
     output = tmp_path / "motifs"
     arguments = ["--promoters", planted.fasta, "--against", planted.treatments[0], "-o", output, "-q"]
     assert bioattn("export", "motifs", attention, *arguments) == 0
-    motifs = table(output / "motifs.tsv")
-    assert sorted(planted_name(planted, consensus) for consensus in motifs["consensus"]) == [
-        "motif2",
-        "motif3",
-    ]
+    found = {planted_name(planted, consensus) for consensus in table(output / "motifs.tsv")["consensus"]}
+    assert found == {"motif2", "motif3"}
     use = table(output / "treatments.tsv")
     assert set(use["reference"]) == {"background", planted.treatments[0]}
     assert not ((use["treatment"] == planted.treatments[0]) & (use["reference"] != "background")).any()
