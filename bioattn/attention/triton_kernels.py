@@ -12,6 +12,7 @@ Shape suffixes: N sequences, H heads, Q queries, K keys, D channels of a head.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -20,35 +21,38 @@ ROWS, COLUMNS = 64, 64
 """Queries and keys that a program holds: the fastest of five sizes on an H100, though none differs by a tenth."""
 LEAST_CHANNELS = 16
 """The narrowest product of a tensor core."""
+ALIGNED = 16
 
 
 # fmt: off
 @triton.jit
+def _bias(bias, h, rows, keys, num_queries, stored_keys):
+    """The bias of some queries and keys, of base 2."""
+    inside = (rows[:, None] < num_queries) & (keys[None, :] < stored_keys)
+    places = (h * num_queries + rows[:, None]) * stored_keys + keys[None, :]
+    return tl.load(bias + places, inside, other=0.0).to(tl.float32) * 1.4426950408889634
+
+
+@triton.jit
 def _logits(
-    query_RD, key, bias, offset, n, h, rows, keys, channels, key_n, key_h, key_k, bias_h, bias_q, live,
-    num_queries, num_keys, num_channels, scale, has_bias: tl.constexpr, has_mask: tl.constexpr,
-    precision: tl.constexpr,
+    query_RD, key, bias_RC, offset, n, h, keys, channels, key_n, key_h, key_k, live, num_keys, stored_keys,
+    num_channels, scale, has_mask: tl.constexpr, precision: tl.constexpr,
 ):
     """Logits of base 2 of some queries and keys of one sequence; -inf behind the last key."""
     inside = (keys[None, :] < num_keys) & (channels[:, None] < num_channels)
     key_DC = tl.load(key + n * key_n + h * key_h + keys[None, :] * key_k + channels[:, None], inside, other=0.0)
-    logits = tl.dot(query_RD, key_DC, input_precision=precision) * (scale * 1.4426950408889634)
-    if has_bias:
-        inside = (rows[:, None] < num_queries) & (keys[None, :] < num_keys)
-        bias_RC = tl.load(bias + h * bias_h + rows[:, None] * bias_q + keys[None, :], inside, other=0.0)
-        logits += bias_RC.to(tl.float32) * 1.4426950408889634
+    logits = tl.dot(query_RD, key_DC, input_precision=precision) * (scale * 1.4426950408889634) + bias_RC
     if has_mask:
         # A sequence without keys: all logits are 0 and no key is masked.
-        logits = logits * live + tl.load(offset + n * num_keys + keys, keys < num_keys, other=0.0)[None, :]
+        logits = logits * live + tl.load(offset + n * stored_keys + keys, keys < stored_keys, other=0.0)[None, :]
     return tl.where(keys[None, :] < num_keys, logits, float("-inf"))
 
 
 @triton.jit
 def _attend(
     query, key, value, bias, offset, lives, attended, sums,
-    query_n, query_h, query_q, key_n, key_h, key_k, value_n, value_h, value_k,
-    bias_h, bias_q, attended_n, attended_h, attended_q,
-    num_heads, num_queries, num_keys, num_channels, scale,
+    query_n, query_h, query_q, key_n, key_h, key_k, value_n, value_h, value_k, attended_n, attended_h, attended_q,
+    num_heads, num_queries, num_keys, stored_keys, num_channels, scale,
     has_bias: tl.constexpr, has_mask: tl.constexpr, precision: tl.constexpr,
     wide: tl.constexpr, num_rows: tl.constexpr, num_columns: tl.constexpr,
 ):
@@ -65,9 +69,12 @@ def _attend(
     sum_RD = tl.zeros([num_rows, wide], tl.float32)
     for start in range(0, num_keys, num_columns):
         keys = start + tl.arange(0, num_columns)
+        bias_RC = 0.0
+        if has_bias:
+            bias_RC = _bias(bias, h, rows, keys, num_queries, stored_keys)
         logits = _logits(
-            query_RD, key, bias, offset, n, h, rows, keys, channels, key_n, key_h, key_k, bias_h, bias_q, live,
-            num_queries, num_keys, num_channels, scale, has_bias, has_mask, precision,
+            query_RD, key, bias_RC, offset, n, h, keys, channels, key_n, key_h, key_k, live, num_keys,
+            stored_keys, num_channels, scale, has_mask, precision,
         )
         new = tl.maximum(largest, tl.max(logits, 1))
         powers, shrunk = tl.math.exp2(logits - new[:, None]), tl.math.exp2(largest - new)
@@ -87,8 +94,8 @@ def _attend(
 @triton.jit
 def _over_sequences(
     query, key, bias, offset, lives, sums, maps,
-    query_n, query_h, query_q, key_n, key_h, key_k, bias_h, bias_q,
-    num_sequences, num_heads, num_queries, num_keys, num_channels, scale,
+    query_n, query_h, query_q, key_n, key_h, key_k,
+    num_sequences, num_heads, num_queries, num_keys, stored_keys, num_channels, scale,
     has_bias: tl.constexpr, has_mask: tl.constexpr, precision: tl.constexpr, largest: tl.constexpr,
     wide: tl.constexpr, num_rows: tl.constexpr, num_columns: tl.constexpr,
 ):
@@ -98,6 +105,9 @@ def _over_sequences(
     places = rows[:, None] * query_q + channels[None, :]
     inside = (rows[:, None] < num_queries) & (channels[None, :] < num_channels)
     kept = tl.zeros([num_rows, num_columns], tl.float32)
+    bias_RC = 0.0
+    if has_bias:
+        bias_RC = _bias(bias, h, rows, keys, num_queries, stored_keys)
     for sequence in range(0, num_sequences):
         n = tl.cast(sequence, tl.int64)
         query_RD = tl.load(query + n * query_n + h * query_h + places, inside, other=0.0)
@@ -105,8 +115,8 @@ def _over_sequences(
         if has_mask:
             live = tl.load(lives + n)
         logits = _logits(
-            query_RD, key, bias, offset, n, h, rows, keys, channels, key_n, key_h, key_k, bias_h, bias_q, live,
-            num_queries, num_keys, num_channels, scale, has_bias, has_mask, precision,
+            query_RD, key, bias_RC, offset, n, h, keys, channels, key_n, key_h, key_k, live, num_keys,
+            stored_keys, num_channels, scale, has_mask, precision,
         )
         sum_R = tl.load(sums + (n * num_heads + h) * num_queries + rows, rows < num_queries, other=0.0)
         weights = tl.math.exp2(logits - sum_R[:, None])
@@ -144,26 +154,29 @@ def attend(
     num_keys = key.shape[2]
     attended = value.new_empty(num_sequences, num_queries, num_heads, channels).transpose(1, 2)
     sums = query.new_empty(num_sequences, num_heads, num_queries, dtype=torch.float32)
-    given = query if bias is None else _dense_channels(bias)
+    # Kernels load several numbers at once where rows begin at multiples of 16.
+    padding = 0, -num_keys % ALIGNED
+    given = query if bias is None else F.pad(bias, padding).contiguous()
     offset = lives = sums
     if mask is not None:
         some = mask.any(-1, keepdim=True)
-        offset = torch.where(mask | ~some, 0.0, -1e30).to(torch.float32)
+        offset = F.pad(torch.where(mask | ~some, 0.0, -1e30).to(torch.float32), padding)
         lives = some.to(torch.float32)
     precision = "ieee" if query.dtype == torch.float32 else "tf32"
-    shapes = num_heads, num_queries, num_keys, channels, scale, bias is not None, mask is not None, precision
+    sizes = num_heads, num_queries, num_keys, num_keys + padding[1], channels
+    shapes = *sizes, scale, bias is not None, mask is not None, precision
     wide = max(LEAST_CHANNELS, triton.next_power_of_2(channels))
-    sizes = {"wide": wide, "num_rows": ROWS, "num_columns": COLUMNS}
+    tiles = {"wide": wide, "num_rows": ROWS, "num_columns": COLUMNS}
     strides = (*query.stride()[:3], *key.stride()[:3])
     _attend[triton.cdiv(num_queries, ROWS), num_heads, num_sequences](
         query, key, value, given, offset, lives, attended, sums,
-        *strides, *value.stride()[:3], *given.stride()[:2], *attended.stride()[:3], *shapes, **sizes,
+        *strides, *value.stride()[:3], *attended.stride()[:3], *shapes, **tiles,
     )  # fmt: skip
     maps = query.new_empty((num_heads, num_queries, num_keys) if reduce else (0, 0, 0), dtype=torch.float32)
     if reduce:
         _over_sequences[triton.cdiv(num_queries, ROWS), triton.cdiv(num_keys, COLUMNS), num_heads](
             query, key, given, offset, lives, sums, maps,
-            *strides, *given.stride()[:2], num_sequences, *shapes, largest=reduce == "max", **sizes,
+            *strides, num_sequences, *shapes, largest=reduce == "max", **tiles,
         )  # fmt: skip
     return attended, maps
 

@@ -1,5 +1,9 @@
 """The ways of a GPU against weights written down: masks in a channel, kernels of Triton and of torch."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.attention.flex_attention as flex
@@ -141,3 +145,37 @@ def test_triton_makes_the_map_of_all_rows(reduce, dtype, device, whole, monkeypa
         assert_near([found, maps], [attended, weights.sum(0) if reduce == "sum" else weights.amax(0)], dtype)
     unheard = attend(query, key, value, score=DotScore(), mask=mask, bias=bias)
     assert_near([unheard], [written_down(query, key, value, mask, bias)[1]], dtype)
+
+
+COMPILING = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from bioattn.attention import triton_kernels as ours
+
+chosen = {"has_bias": True, "has_mask": True, "precision": "tf32", "largest": False}
+chosen |= {"wide": 32, "num_rows": ours.ROWS, "num_columns": ours.COLUMNS}
+odd = "num_heads", "num_queries", "num_keys", "num_sequences"
+for kernel in (ours._attend, ours._over_sequences):
+    types, multiples, constants = {}, {}, {}
+    for place, name in enumerate(kernel.arg_names):
+        pointer = "*bf16" if name in ("query", "key", "value", "bias", "attended") else "*fp32"
+        is_pointer = name in ("query", "key", "value", "bias", "attended", "offset", "lives", "sums", "maps")
+        types[name] = pointer if is_pointer else "fp32" if name == "scale" else "i32"
+        if name in chosen:
+            types[name], constants[place,] = "constexpr", chosen[name]
+        elif name != "scale" and name not in odd:
+            multiples[place,] = [["tt.divisibility", 16]]
+    source = ASTSource(kernel, types, constants, multiples)
+    code = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm
+    assert code["cubin"] and "wgmma" in code["ptx"]
+    assert "ld.global.b16" not in code["ptx"], kernel
+"""
+
+
+def test_kernels_compile_for_a_gpu():
+    """For an H100, with the compiler that Triton brings; no number is loaded alone, whatever the length."""
+    pytest.importorskip("triton")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", COMPILING], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
