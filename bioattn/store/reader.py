@@ -209,10 +209,7 @@ class Results:
         return np.arange(self.window_length) - before
 
     def _genes(self, gene: Choice) -> int | list[int] | slice:
-        names = list(map(str, self._contents.samples.columns.get("name", ())))
-        times = Counter(names)
-        unique = {name: row for row, name in enumerate(names) if name and times[name] == 1}
-        return choice(gene, {**unique, **self._numbers}, f"{self.path}: gene")
+        return choice(gene, self._numbers, f"{self.path}: gene")
 
     def _treatments(self, treatment: Names) -> int | list[int] | slice:
         numbers = {name: number for number, name in enumerate(self.treatments)}
@@ -225,7 +222,11 @@ class Results:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self._contents.samples.ids)}
+        """Rows of samples by id, and of genes by a common name that no other has."""
+        names = list(map(str, self._contents.samples.columns.get("name", ())))
+        times = Counter(names)
+        unique = {name: row for row, name in enumerate(names) if name and times[name] == 1}
+        return unique | {name: row for row, name in enumerate(self._contents.samples.ids)}
 
 
 class Attention(Results):
@@ -464,7 +465,7 @@ class Attention(Results):
 
         return attention_at_bases(
             self,
-            choice(samples, self._numbers, f"{self.path}: gene"),
+            self._genes(samples),
             self._treatments(treatments),
             sites,
             heads,

@@ -152,6 +152,14 @@ def test_profiles_at_bases_are_smoothed_as_by_scipy(promoters, model):
     assert maps.at_bases(samples=list(genes), heads=[0]).coordinates["sample"] == genes.tolist()
 
 
+def test_a_gene_is_known_by_its_common_name(model, sequences, tmp_path):
+    gene, sequence = next(iter(sequences.items()))
+    path = tmp_path / "named.fa"
+    path.write_text(f">{gene} chr1:0-{len(sequence)}(+) name=ABC1\n{sequence}\n")
+    maps = model.attention(path)
+    np.testing.assert_array_equal(maps.at_bases(samples="ABC1"), maps.at_bases(samples=gene))
+
+
 def test_attribution_is_that_of_the_command(promoters, model, sequences, tmp_path):
     attribution = bioattn.open(promoters / "attribution.h5")
     gene = attribution.samples.index[0]
