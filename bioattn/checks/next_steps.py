@@ -70,7 +70,7 @@ def next_steps(probe: "Probe", verdict: Verdict, names: Names) -> list[str]:
         case Code.UNDECIDED:
             measure = probe.measures.get(verdict.rests_on[-1])
             assert measure is not None
-            return [_more_samples(probe, measure, names), instead]
+            return [_more_samples(probe, measure, names), instead, *probe.simple_model(names)]
         case code if code in MEANING:
             return [MEANING[code], instead, *probe.another(names), *probe.simple_model(names)]
     return probe.simple_model(names)

@@ -97,7 +97,7 @@ class CheckRecord:
     """Measures that were not taken, and why."""
 
     def __repr__(self) -> str:
-        return f"<check: {self.verdict.code}; {self.counts()}>"
+        return "\n".join([f"<check: {self.verdict.code}; {self.counts()}>", *self.sentences])
 
     def counts(self) -> str:
         """How many of the measures that are judged passed, and how many are undecided."""

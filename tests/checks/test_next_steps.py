@@ -69,6 +69,8 @@ def test_an_open_question_asks_for_more_samples(make_model, codes):
     assert "--samples 100`" in step
     assert "explain check 'my model' a.fa -o check.json --dataset d.h5" in step
     assert "--treatment heat --treatment 'low salt'" in step
+    probe.measures.add("best_simple_model", "", 0.5, "A simple model predicts better.", most=0.4)
+    assert "--keep-best`" in next_steps(probe, verdict, NAMES)[-1]
     probe.settings = CheckSettings(samples=300)  # all that there are were used
     assert "--samples" not in next_steps(probe, verdict, NAMES)[0]
 
