@@ -5,6 +5,7 @@ Blocks and heads are counted from 0, as in the files.
 Shape suffixes: T treatments, K bins, Q queries.
 """
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -212,8 +213,8 @@ def draw_head_grid(grid: HeadGrid, width: float) -> Figure:
 def _draw_layers(grid: HeadGrid, width: float) -> Figure:
     sites = dict.fromkeys(panel.site for panel in grid.panels)
     lines = [[panel for panel in grid.panels if panel.site == site] for site in sites]
+    lines, layout = _fitted(lines, width)
     across = max(map(len, lines))
-    layout = _layout(len(lines), across, width)
     roomy = layout.spacing is _ROOMY
     height = layout.lines * (layout.panel + layout.spacing.title) + _FOOT + (9 if roomy else 6)
     figure = style.new_figure(width, height)
@@ -268,6 +269,18 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
     label = "symmetrised, corrected attention" if grid.corrected else "attention weight"
     style.colour_bar(figure, image, cells, label, grid.values, **_BAR)
     return figure
+
+
+def _fitted(lines: list[list[HeadPanel]], width: float) -> tuple[list[list[HeadPanel]], _Layout]:
+    """Lines of panels and their layout: the heads of a block on several lines where only that gives them ticks."""
+    most = max(map(len, lines))
+    for across in dict.fromkeys(math.ceil(most / parts) for parts in range(1, most + 1)):
+        broken = [line[first : first + across] for line in lines for first in range(0, len(line), across)]
+        with contextlib.suppress(BioattnError):
+            layout = _layout(len(broken), across, width)
+            if layout.spacing is _ROOMY:
+                return broken, layout
+    return lines, _layout(len(lines), most, width)
 
 
 def _layout(lines: int, across: int, width: float) -> _Layout:

@@ -1,5 +1,7 @@
 """Grids of heads: maps against the weights written, one panel for each."""
 
+from dataclasses import replace
+
 import numpy as np
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
@@ -33,6 +35,18 @@ def test_each_panel_shows_its_head(alignments):
         np.testing.assert_allclose(panel.values[far], expected[far], atol=1e-7)
     sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()]
     assert min(sizes) >= 6
+
+
+def test_many_heads_of_a_block_take_several_lines(alignments):
+    with open_attention(alignments.path) as attention:
+        grid = read_head_grid(attention)
+    first = grid.panels[0]
+    panels = [first._replace(site=site, head=str(head)) for site in ("a", "b") for head in range(16)]
+    figure = draw_head_grid(replace(grid, panels=panels), 180)
+    axes = [axis for axis in figure.axes if axis.images]
+    assert [axis.get_title(loc="left").split()[1] for axis in axes] == [str(head) for head in range(16)] * 2
+    assert len({round(axis.get_position().y0, 3) for axis in axes}) == 4
+    assert all(axis.get_window_extent().width > figure.dpi * 13 / 25.4 for axis in axes)
 
 
 def test_heads_of_promoters(promoters):
