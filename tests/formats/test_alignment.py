@@ -5,7 +5,7 @@ import lzma
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import FormatError
@@ -124,58 +124,6 @@ def test_a3m_comes_back_as_written(tmp_path, records):
     assert (again.names, again.descriptions) == (alignment.names, alignment.descriptions)
     assert again.insertions == alignment.insertions
     assert again.residues.tobytes() == alignment.residues.tobytes()
-
-
-@st.composite
-def layouts(draw):
-    """Text of some format in some layout, with the names and rows it stands for."""
-    width = draw(st.integers(1, 30))
-    row = st.text("ACDEFGHIKLMNPQRSTVWY-", min_size=width, max_size=width)
-    texts = draw(st.lists(row, min_size=1, max_size=5))
-    names = [f"n{index}_{'x' * draw(st.integers(0, 4))}" for index in range(len(texts))]
-    step = draw(st.integers(1, width))
-    starts = range(0, width, step)
-    kind = draw(st.sampled_from(["stockholm", "clustal", "phylip", "phylip-sequential", "fasta"]))
-    pieces = [[text[start : start + step] for start in starts] for text in texts]
-    if kind == "fasta":
-        text = "".join(
-            f">{name}\n" + "\n".join(parts) + "\n" for name, parts in zip(names, pieces, strict=True)
-        )
-    elif kind == "phylip-sequential":
-        bodies = [
-            f"{name:10}" + "\n          ".join(parts) + "\n"
-            for name, parts in zip(names, pieces, strict=True)
-        ]
-        text = f" {len(texts)} {width}\n" + "".join(bodies)
-    else:
-        blocks = [
-            [f"{name:10} {parts[number]}" for name, parts in zip(names, pieces, strict=True)]
-            for number in range(len(starts))
-        ]
-        if kind == "phylip":
-            blocks[1:] = [[line[11:] for line in block] for block in blocks[1:]]
-        head = {"stockholm": "# STOCKHOLM 1.0", "clustal": "CLUSTAL W", "phylip": f"{len(texts)} {width}"}[
-            kind
-        ]
-        text = head + "\n\n" + "\n\n".join("\n".join(block) for block in blocks) + "\n"
-        if kind == "stockholm":
-            text += "//\n"
-    return text, names, texts
-
-
-@given(layouts())
-def test_rows_survive_any_layout(tmp_path, case):
-    text, names, texts = case
-    (tmp_path / "x").write_text(text)
-    try:
-        alignment = read_alignment(tmp_path / "x")
-    except FormatError as error:
-        # Rows of PHYLIP may by chance fit both layouts.
-        assume("as interleaved and as sequential" not in str(error))
-        raise
-    assert alignment.names == names
-    assert [alignment.row(index) for index in range(alignment.num_rows)] == texts
-    assert not any(alignment.insertions)
 
 
 STOCKHOLM = """# STOCKHOLM 1.0

@@ -117,17 +117,8 @@ def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, upsamplin
     path, weights = write_attention()
     sizes = tmp_path / "genome.fa.fai"
     sizes.write_text("".join(f"{name}\t{length}\n" for name, length in LENGTHS.items()))
-    export_tracks(
-        path,
-        tmp_path / "tracks",
-        TrackSettings(
-            upsampling=upsampling,
-            downstream=DOWNSTREAM,
-            reference="control",
-        ),
-        treatments=["Heat 37 C"],
-        chromosome_sizes=sizes,
-    )
+    settings = TrackSettings(upsampling=upsampling, downstream=DOWNSTREAM, reference="control")
+    export_tracks(path, tmp_path / "tracks", settings, treatments=["Heat 37 C"], chromosome_sizes=sizes)
     values = upsample(weights.astype(np.float64).mean(axis=2), EDGES, LENGTH, upsampling, FIELD)
     for strand, sign in (("+", "plus"), ("-", "minus")):
         heat, control = (of_every_base(values[:, t], strand) for t in (1, 2))
@@ -140,18 +131,6 @@ def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, upsamplin
             require_same(of_bigwig(tmp_path / f"tracks/{stem}.{sign}.bw"), expected, 1e-6)
     lengths = pybigtools.open(str(tmp_path / "tracks/control.plus.bw")).chroms()
     assert lengths == LENGTHS
-
-
-def test_reading_by_small_blocks_changes_nothing(write_attention, tmp_path, monkeypatch):
-    path, _ = write_attention()
-    settings = TrackSettings(downstream=DOWNSTREAM, upsampling="gaussian")
-    export_tracks(path, tmp_path / "whole", settings)
-    monkeypatch.setattr("bioattn.interpret.promoter_maps.READ_BYTES", 1)
-    monkeypatch.setattr("bioattn.interpret.promoter_maps.SCATTERED", 1)
-    export_tracks(path, tmp_path / "cut", settings)
-    for one in sorted((tmp_path / "whole").glob("*.bedgraph")):
-        assert one.read_bytes() == (tmp_path / "cut" / one.name).read_bytes()
-    assert len(list((tmp_path / "whole").iterdir())) == 16
 
 
 def test_the_table_has_every_bin_of_every_placed_gene(write_attention, tmp_path):

@@ -1,6 +1,5 @@
 """Contacts and their precision against loops and against figures published with the shared pairs."""
 
-import csv
 import math
 
 import numpy as np
@@ -40,17 +39,6 @@ def test_contacts_equal_a_plain_loop():
             if known:
                 assert abs(apart[i, j] - away) < 1e-5
     assert found.any()
-
-
-def test_contact_counts_of_the_shared_pairs(shared):
-    """INDEX.tsv counts separation over the mapped residues, so gaps in the mapping are closed up here."""
-    folder = shared / "data" / "msa_structure"
-    with (folder / "INDEX.tsv").open() as index:
-        for pair in csv.DictReader(index, delimiter="\t"):
-            with (folder / pair["mapping"]).open() as mapping:
-                rows = list(csv.DictReader(mapping, delimiter="\t"))
-            cb = np.array([[float(row[f"cb_{axis}"]) for axis in "xyz"] for row in rows])
-            assert contacts(cb).sum() // 2 == int(pair["n_contacts_sep6_8A"]), pair["id"]
 
 
 def loop_precision(scores, cb, number_of):

@@ -131,14 +131,8 @@ def test_interrupted_and_resumed_gives_the_same_content(model, promoters, tmp_pa
     loaded = load_promoter_model(model, torch.device("cpu"))
 
     def attribute(output, **options):
-        return run_attribution(
-            loaded,
-            promoters,
-            output,
-            settings=MethodSettings(),
-            treatments=loaded.treatments,
-            **options,
-        )
+        known = {"settings": MethodSettings(), "treatments": loaded.treatments}
+        return run_attribution(loaded, promoters, output, **known, **options)
 
     attribute(tmp_path / "whole.h5")
     calls = []
