@@ -215,12 +215,10 @@ def test_mappings_are_used_and_checked(folder):
     ("header", "lines", "words"),
     [
         ("id msa chain", ["one msa/one.a3m A"], "there is no column 'structure'"),
-        ("id msa structure chain", [], "no pairs"),
         ("id msa structure chain", [GOOD[0], GOOD[0]], ":3: the id 'one' stands in line 2 too"),
         ("id msa structure chain", ["one none.a3m pdb/one.pdb A"], ":2: msa: no such file as"),
         ("id msa structure chain", [" msa/one.a3m pdb/one.pdb A"], ":2: id is empty"),
         ("id msa structure split", ["one msa/one.a3m pdb/one.pdb A"], ":2: split 'A' is none of train"),
-        ("id msa structure group", ["one msa/one.a3m pdb/one.pdb "], ":2: group is empty"),
         (
             "id msa structure group split",
             ["one msa/one.a3m pdb/one.pdb g train", "two msa/two.a3m pdb/two.pdb g test"],

@@ -1,20 +1,13 @@
 """Small untrained models in memory, and promoters with and without N."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from bioattn.models.promoter.config import PromoterModelConfig
-from bioattn.promoters.treatments import TreatmentTable
+from tests.inference.conftest import TABLE
 from tests.making import untrained_model
 
-TABLE = TreatmentTable(
-    pd.DataFrame(
-        {"agent": ["heat", "H2O2", "heat", "DTT"], "minutes": [5.0, 20.0, 40.0, 10.0]},
-        index=pd.Index(["heat-5", "h2o2-20", "heat-40", "dtt-10"], dtype=object, name="treatment"),
-    ).astype({"agent": object})
-)
 LENGTH = 70
 
 
