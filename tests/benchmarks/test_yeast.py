@@ -9,8 +9,8 @@ import pytest
 
 from bioattn.io.settings import build
 from bioattn.models.promoter.config import PromoterModelConfig, TrainingConfig
-from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable
+from tests.making import promoter_dataset
 
 
 @pytest.fixture
@@ -74,23 +74,8 @@ def dataset():
     targets = generator.normal(size=(90, 4)) + generator.normal(size=(90, 1))
     targets[generator.random(targets.shape) < 0.05] = np.nan
     frame = pd.DataFrame(index=pd.Index(["a", "b", "c", "d"], dtype=object))
-    return PromoterDataset(
-        gene_ids=[f"g{index}" for index in range(90)],
-        chrom=[""] * 90,
-        start=np.full(90, -1),
-        end=np.full(90, -1),
-        strand=["."] * 90,
-        codes=np.zeros((90, 10), np.uint8),
-        flank=0,
-        targets=targets.astype(np.float32),
-        treatments=TreatmentTable(frame),
-        gene_split=np.repeat(np.array([0, 1, 2], np.uint8), 30),
-        treatment_split=np.zeros(4, np.uint8),
-        task="regression",
-        metadata={},
-        target_mean=np.zeros(4),
-        target_sd=np.full(4, 0.8),
-    )
+    codes, scale = np.zeros((90, 10), np.uint8), {"target_mean": np.zeros(4), "target_sd": np.full(4, 0.8)}
+    return promoter_dataset(codes, targets, TreatmentTable(frame), np.repeat([0, 1, 2], 30), **scale)
 
 
 def test_tables_show_every_row_seeds_and_paired_differences(yeast_tables, dataset, capsys):

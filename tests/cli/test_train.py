@@ -84,33 +84,21 @@ def test_wrong_settings_are_one_sentence_and_code_1(prepared, tmp_path, capsys, 
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
+        ("{dataset} --conditioning magic", 2, "'--conditioning': 'magic' is not one of 'concat'"),
+        ("{dataset} -c model.hops=0", 2, "hops is 0"),
+        ("{dataset} -c model.hops=2 --conditioning film", 2, "hops = 2 is for"),
         (
-            ["{dataset}", "-o", "{here}/m", "--conditioning", "magic"],
+            "{dataset} -c model.position=learned --stem kmer",
             2,
-            "invalid value for '--conditioning': 'magic' is not one of 'concat'",
+            "position = learned is for --stem transformer",
         ),
-        (["{dataset}", "-o", "{here}/m", "-c", "model.hops=0"], 2, "hops is 0"),
-        (
-            ["{dataset}", "-o", "{here}/m", "-c", "model.hops=2", "--conditioning", "film"],
-            2,
-            "hops = 2 is for",
-        ),
-        (
-            ["{dataset}", "-o", "{here}/m", "--stem", "kmer", "-c", "model.position=learned"],
-            2,
-            "position = learned is for --stem transformer, not kmer",
-        ),
-        (["{dataset}", "-o", "{here}/m", "--reference", "nobody"], 1, "'nobody' is no training treatment"),
-        (["{promoters}", "-o", "{here}/m"], 1, "promoters.fa"),
+        ("{dataset} --reference nobody", 1, "'nobody' is no training treatment"),
+        ("{promoters}", 1, "promoters.fa"),
     ],
 )
 def test_mistakes_leave_nothing_behind(prepared, tmp_path, capsys, words, code, sentence):
-    places = {
-        "dataset": prepared / "tiny.dataset.h5",
-        "promoters": prepared / "promoters.fa",
-        "here": tmp_path,
-    }
-    given = bioattn("train", "promoter", *(word.format(**places) for word in words))
+    places = {"dataset": prepared / "tiny.dataset.h5", "promoters": prepared / "promoters.fa"}
+    given = bioattn("train", "promoter", *words.format(**places).split(), "-o", tmp_path / "m")
     check_mistake(given, code, sentence, capsys)
     assert not list(tmp_path.iterdir())
 

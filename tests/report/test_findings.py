@@ -121,11 +121,7 @@ def test_only_sure_motifs_count():
 @pytest.mark.parametrize(
     ("ours", "tone", "says"),
     [
-        (
-            0.3,
-            "bad",
-            "A simple method wins: on test families mean-field DCA reaches a precision of the L likeliest",
-        ),
+        (0.3, "bad", "A simple method wins: on test families mean-field DCA reaches a precision"),
         (0.5, "good", "On test families the model reaches a precision of the L likeliest contacts of 0.500"),
     ],
 )

@@ -110,11 +110,10 @@ def browser(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pages(run, protein, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
-    promoters, proteins, both = (folder / f"{name}.html" for name in ("promoters", "proteins", "both"))
+    promoters, proteins = folder / "promoters.html", folder / "proteins.html"
     assert bioattn("report", *run.everything, "-o", promoters, "-q") == 0
     assert bioattn("report", *(str(path) for path in protein), "-o", proteins, "-q") == 0
-    assert bioattn("report", *run.everything, *(str(path) for path in protein), "-o", both, "-q") == 0
-    return promoters, proteins, both
+    return promoters, proteins
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Files of attention and attribution: h5py, xarray and our reader give back what was written; damage is found."""
 
-import math
-
 import h5py
 import numpy as np
 import pytest
@@ -15,9 +13,8 @@ from bioattn.store.attribution import open_attribution
 from bioattn.store.inspection import is_valid
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results
-from bioattn.store.schema import BAND_BYTES, MAP_CHUNK_BYTES, AttentionOptions, site_layout
 from bioattn.store.windows import genomic_interval, promoter_samples
-from tests.result_files import plain_site, write_attribution
+from tests.result_files import write_attribution
 from tests.store.conftest import attribute, delete, values
 
 SITE = "sites/promoter.cross.0"
@@ -134,29 +131,6 @@ def test_the_same_content_gives_the_same_bytes(write_example, options):
     first = write_example(name="a.h5", **options).path.read_bytes()
     second = write_example(name="b.h5", blocks=7, **options).path.read_bytes()
     assert first == second
-
-
-@given(
-    st.integers(1, 50_000),
-    st.integers(1, 400),
-    st.integers(1, 64),
-    st.integers(1, 2000),
-    st.integers(1, 5000),
-    st.sampled_from(list(WeightType)),
-)
-def test_chunks_are_neither_huge_nor_cut_rows(samples, treatments, heads, queries, keys, dtype):
-    site = plain_site(heads, dims=("sample", "treatment", "head", "query", "key"))
-    sizes = {"treatment": treatments, "query": queries, "key": keys}
-    layout = site_layout(site, AttentionOptions(dtype=dtype), sizes=sizes)
-    (array,) = layout.arrays
-    chunk = layout.chunk(array, samples)
-    full = (samples, treatments, heads, queries, keys)
-    assert all(1 <= size <= whole for size, whole in zip(chunk, full, strict=True))
-    assert chunk[-1] == keys
-    assert chunk[1] == 1
-    row = keys * np.dtype(str(dtype)).itemsize
-    assert math.prod(chunk) * np.dtype(str(dtype)).itemsize <= max(MAP_CHUNK_BYTES, row)
-    assert chunk[0] * layout.bytes_of_sample() <= max(BAND_BYTES, layout.bytes_of_sample())
 
 
 @pytest.mark.parametrize(
