@@ -110,43 +110,6 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(folder, capfd, bad, argume
     assert left_behind(folder) == []
 
 
-@pytest.fixture(scope="session")
-def yeast_promoters(shared, tmp_path_factory):
-    output = tmp_path_factory.mktemp("yeast") / "yeast.fa"
-    data = shared / "data/yeast"
-    code = main(
-        ["prepare", "promoters", str(data / "R64_genbank.genome.fa.gz"), str(data / "R64_genbank.gff3.gz"),
-         "--biotype", "protein_coding", "-o", str(output), "-q"]
-    )  # fmt: skip
-    assert code == 0
-    return output
-
-
-@pytest.mark.shared
-def test_yeast(shared, yeast_promoters, tmp_path, capfd):
-    data = shared / "data/yeast"
-    output = tmp_path / "yeast.dataset.h5"
-    code = run(
-        yeast_promoters, data / "gasch2000_log2ratio.tsv.gz",
-        "--treatment-table", data / "gasch2000_conditions.tsv", "-o", output, "--standardize", "treatment",
-        "--holdout", "test=BK006938.2,BK006948.2", "validation=BK006941.2,BK006943.2",
-    )  # fmt: skip
-    assert code == 0, capfd.readouterr().err
-    dataset = read_dataset(output)
-    table = pd.read_csv(data / "gasch2000_log2ratio.tsv.gz", sep="\t", index_col=0)
-    known = {promoter.gene_id for promoter in read_promoters(yeast_promoters)}
-    assert set(dataset.gene_ids) == known & set(table.index)
-    expected = table.loc[dataset.gene_ids]
-    training = expected[dataset.gene_split == 0]
-    scaled = (expected - training.mean()) / training.std(ddof=0)
-    np.testing.assert_allclose(dataset.targets, scaled.to_numpy(), atol=2e-5)
-    audit = pd.read_csv(tmp_path / "yeast.dataset.audit.tsv", sep="\t")
-    genes = audit[audit["kind"] == "gene"]
-    assert set(genes["name"]) == known | set(table.index)
-    unknown = genes[genes["reason"] == "no promoter of this name"]
-    assert set(unknown["name"]) == set(table.index) - known
-
-
 @pytest.mark.parametrize("options", [(), ("--split", "block", "--block-size", "1kb"), ("--split", "random")])
 def test_no_split_parts_a_transcription_unit(folder, capfd, options):
     """Units of three neighbours, here and there of two or one."""
@@ -185,18 +148,16 @@ def test_units_that_cannot_be_kept_whole_are_refused(folder, capfd):
     assert not (folder / "x.h5").exists()
 
 
-@pytest.mark.shared
-def test_yeast_homology_with_proteins(shared, yeast_promoters, tmp_path):
-    data = shared / "data/yeast"
-    output = tmp_path / "h.h5"
-    code = run(
-        yeast_promoters, data / "gasch2000_group_mean_log2ratio.tsv.gz", "-o", output, "--split", "homology",
-        "--proteins", data / "R64_genbank.protein.fa.gz", "-q",
-    )  # fmt: skip
-    assert code == 0
-    metadata = read_dataset(output).metadata
-    assert metadata["split"]["largest_group"] < 600
-    assert all(f["shared_kmers"] == f["overlapping"] == f["paralogues"] == 0 for f in metadata["leakage"])
+def test_proteins_keep_paralogues_on_one_side(folder):
+    """Each gene has the protein of its neighbour."""
+    letters = np.random.default_rng(1).choice(list("ACDEFGHIKLMNPQRSTVWY"), (60, 200))
+    records = (f">{gene}\n{''.join(letters[number // 2])}\n" for number, gene in enumerate(GENES))
+    (folder / "proteins.fa").write_text("".join(records))
+    assert run("p.fa", "r.tsv", "-o", "x.h5", "--split", "homology", "--proteins", "proteins.fa") == 0
+    dataset = read_dataset(folder / "x.h5")
+    sides = dataset.gene_split[[dataset.gene_ids.index(gene) for gene in GENES]].reshape(60, 2)
+    assert (sides[:, 0] == sides[:, 1]).all()
+    assert [figure["paralogues"] for figure in dataset.metadata["leakage"]] == [0, 0, 0]
 
 
 @pytest.mark.shared

@@ -294,6 +294,16 @@ def test_names_that_excel_made_dates_of_are_told(tmp_path, caplog):
     assert "3 gene names became a date in Excel: '1-Mar', 'Sep-02', '2024-12-01 00:00:00';" in caplog.text
 
 
+@pytest.mark.shared
+def test_gasch_2000_agrees_with_pandas(shared):
+    path = shared / "data/yeast/gasch2000_log2ratio.tsv.gz"
+    read = read_responses([path])
+    frame = pd.read_csv(path, sep="\t", index_col=0)
+    assert read.gene_ids == list(frame.index)
+    assert read.treatments == list(frame.columns)
+    np.testing.assert_array_equal(read.values, frame.to_numpy())
+
+
 def read(tmp_path, text):
     path = tmp_path / "t.tsv"
     path.write_text(text, encoding="utf-8")
