@@ -28,6 +28,7 @@ from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.homology import nearest_correlation, read_proteins
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.promoters.response_matrix import (
+    BY_NAME,
     AuditRow,
     ResponseMatrix,
     against_control,
@@ -312,7 +313,8 @@ def _report_matches(
         )
     noted = _grouped((note, p.gene_id) for p, note in zip(promoters, notes, strict=True) if note)
     for note, names in noted.items():
-        LOGGER.warning(f"{counted(len(names), 'gene')} {note}: {quoted(names)}")
+        level = logging.INFO if note == BY_NAME else logging.WARNING
+        LOGGER.log(level, f"{counted(len(names), 'gene')} {note}: {quoted(names)}")
 
 
 def _padded(promoters: Sequence[Promoter]) -> NDArray[np.uint8]:

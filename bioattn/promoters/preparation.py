@@ -429,12 +429,8 @@ def _warn(annotation: Annotation, genome: Genome, names: dict[str, str], setting
             for gene, _ in coding
         )
         if coding and same >= NO_UTR_FRACTION * len(coding):
+            bases = f" and the {settings.downstream} bases from there on are coding (--downstream 0: without them)"
             LOGGER.warning(
                 f"{same:,} of {len(coding):,} mRNAs start with their coding sequence: the annotation has no 5' "
-                "UTRs, so position 0 is the start codon"
-                + (
-                    f" and the {settings.downstream} bases from there on are coding"
-                    if settings.downstream
-                    else ""
-                )
+                f"UTRs, so position 0 is the start codon{bases if settings.downstream else ''}"
             )

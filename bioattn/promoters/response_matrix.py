@@ -37,6 +37,9 @@ class AuditRow(NamedTuple):
 
 LOGGER = logging.getLogger("bioattn")
 
+BY_NAME = "matched by common name"
+"""A note of `join_promoters`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseMatrix(Measured):
@@ -99,9 +102,7 @@ def join_promoters(
             notes[promoter] = "averaged over repeated rows"
         elif names[0] != promoter_ids[promoter]:
             by_name = names[0].lower() in promoters.by_name
-            notes[promoter] = (
-                "matched by common name" if by_name else "matched by another spelling or version"
-            )
+            notes[promoter] = BY_NAME if by_name else "matched by another spelling or version"
     return matrix, rejected, notes
 
 
