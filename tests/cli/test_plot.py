@@ -98,7 +98,6 @@ def folder(tmp_path_factory):
 
 FULL = "promoters.fa {data}/demo/motifs.meme --annotation genes.gff3 --treatment heat"
 COMMANDS = [
-    "attention.h5 --gene g0",
     "attention.h5 --kind heatmap --gene TFC3 --against cold",
     f"attention.h5 {FULL} explain.h5 --gene g0 --region=-20:5",
     "attention.h5 --gene g1 --against mean --heads 1 --as nearest --zero 30",

@@ -216,7 +216,6 @@ Time  0.10 secs.
     [
         ("", "is empty"),
         ("gene\tvalue\nA\t1\n", "is no motif file"),
-        ("MEME version 4\n", "holds no motif"),
         ("MEME version 4\nALPHABET= ACDEFGHIKLMNPQRSTVWY\n", ":2: 'ALPHABET= ACD"),
         (MINIMAL.replace("w= 2", "w= 3"), ":11: the matrix of first has 2 rows, w= 3 expected"),
         (MINIMAL.replace("1 0 0 0", "1 0 0"), ":12: '1 0 0' is no position"),

@@ -135,12 +135,10 @@ def test_numbers_are_what_float_says_and_missing_is_nan(cells):
     [
         ("high", "'high' is not a number; write NA"),
         ("1_000", "is not a number"),
-        ("Inf", "infinite or too large"),
         ("-inf", "infinite or too large"),
         ("1e39", "infinite or too large"),
         ("0,53", "has a comma"),
         ("1,234.5", "has a comma"),
-        ("0x1f", "is not a number"),
     ],
 )
 def test_what_is_no_number_is_refused_with_its_place(cell, sentence):

@@ -15,7 +15,7 @@ from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results
 from bioattn.store.windows import genomic_interval, promoter_samples
 from tests.result_files import write_attribution
-from tests.store.conftest import attribute, delete, values
+from tests.store.conftest import delete, values
 
 SITE = "sites/promoter.cross.0"
 
@@ -179,9 +179,7 @@ def delete_attribute(holder, name):
         (values("predictions/values", (0, 0), np.nan), "holds NaN or infinities"),
         (delete("layout"), "object 'layout' doesn't exist"),
         (delete_attribute("/", "inputs"), "the attribute 'inputs' is missing"),
-        (delete("samples"), "object 'samples' doesn't exist"),
         (delete(f"{SITE}/weights"), f"/{SITE}/weights: the dataset is missing"),
-        (attribute("/", "format_version", "3.1"), "attention format 3.1 is not 2.0"),
     ],
 )
 def test_each_break_is_named(write_example, change, words):

@@ -264,7 +264,6 @@ def test_against_a_treatment_seeks_what_gains(planted, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "give an attention or attribution file"),
         (["{attention}", "{attention}", "--promoters", "{fasta}"], 1, "two attention files"),
         (["{attention}", "--promoters", "{fasta}", "--against", "heat"], 1, "--against 'heat'"),
         (["{attribution}", "--heads", "0"], 1, "--heads chooses in attention"),
