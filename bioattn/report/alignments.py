@@ -309,6 +309,8 @@ class AlignmentPage:
     is_alone: bool
     """Whether the target is the only row of the alignment."""
     mean_plddt: float | None
+    trained_on: str | None
+    """A family that the model was trained on and this protein is like."""
 
     @property
     def size(self) -> int:
@@ -318,7 +320,15 @@ class AlignmentPage:
 
     def data(self) -> dict[str, Any]:
         """What the scripts of the page are given."""
-        told = ("num_likely", "prediction_scores", "num_heads", "hidden_sites", "is_alone", "mean_plddt")
+        told = (
+            "num_likely",
+            "prediction_scores",
+            "num_heads",
+            "hidden_sites",
+            "is_alone",
+            "mean_plddt",
+            "trained_on",
+        )
         return {name: value for name, value in asdict(self).items() if name not in told}
 
 
@@ -406,6 +416,7 @@ def _page(protein: Protein, room: int) -> AlignmentPage:
         hidden_sites=hidden,
         is_alone=(len(seen or ()) if protein.alignment is None else protein.alignment.num_rows) == 1,
         mean_plddt=None if prediction is None else prediction.mean_plddt,
+        trained_on=None if prediction is None else prediction.trained_on,
     )
 
 

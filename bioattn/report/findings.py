@@ -363,7 +363,8 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
                 f"likeliest {percentage(scores.precision_l5)} (L is the number of residues in the structure). "
                 f"{likely}."
             )
-            yield Finding(page.id, text, "good" if scores.precision_l >= 0.5 else "bad", leads=True)
+            tone: Tone = "open" if page.trained_on else "good" if scores.precision_l >= 0.5 else "bad"
+            yield Finding(page.id, text, tone, leads=True)
             if good := [head for head in page.heads if head.precision is not None]:
                 best = max(good, key=lambda head: head.precision or 0.0)
                 of_site = "" if best.head is None else f", head {best.head}"
@@ -374,7 +375,15 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
                     "right. It was chosen on this very structure, so the figure is optimistic.",
                     leads=True,
                 )
-    if any(page.prediction_scores is not None for page in pages):
+        if page.trained_on is not None:
+            yield Finding(
+                page.id,
+                f"The model was trained on {page.trained_on}, which is like this protein: how good these contacts "
+                "are says nothing of other proteins.",
+                "open",
+                leads=True,
+            )
+    if any(page.prediction_scores is not None and page.trained_on is None for page in pages):
         yield Finding(
             "Contacts",
             "If the model was trained on these proteins or on their relatives, these figures say little. This "

@@ -110,6 +110,8 @@ class PredictionScores:
     plddt: list[float]
     """Of each residue; empty without a structure."""
     mean_plddt: float | None
+    trained_on: str | None
+    """A family that the model was trained on and this protein is like."""
 
     def distances(self) -> Distances | None:
         """The predicted distances; None where there are none. Raises: FormatError when the file is damaged."""
@@ -139,6 +141,7 @@ def read_scores(folder: Path) -> PredictionScores:
             has_contacts="contact_pairs" in scores,
             plddt=[float(value) for value in scores.get("plddt") or ()],
             mean_plddt=scores.get("mean_plddt"),
+            trained_on=scores["trained_on"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(

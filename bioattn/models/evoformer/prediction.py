@@ -303,6 +303,8 @@ class PreparedAlignment:
     row_names: list[str]
     template_names: Sequence[str]
     """Of the rows that templates add to the clustered MSA."""
+    trained_on: str | None
+    """The training family that the target is like."""
 
     def sample(self, seed: int) -> Samples:
         """The line of the attention file; rows are those of the last pass."""

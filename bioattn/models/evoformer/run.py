@@ -385,6 +385,7 @@ class AlignmentRunner:
             inputs=inputs,
             row_names=alignment.names,
             template_names=() if templates is None else templates.names,
+            trained_on=None if alike is None else alike[0],
         )
 
     def run(
@@ -406,6 +407,7 @@ class AlignmentRunner:
             "msa_clusters": inputs.num_clusters,
             "extra_msa_rows": inputs.num_extra,
             "templates": prepared.template_names,
+            "trained_on": prepared.trained_on,
             "columns": len(subject.target.letters),
             "columns_used": len(inputs.columns),
             "settings": self.settings_json(),

@@ -24,6 +24,7 @@ from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.run import load_evoformer_model, write_evoformer_model
 from bioattn.models.evoformer.trained_on import most_alike, read_families
 from bioattn.models.evoformer.training_families import simulated_protein
+from bioattn.structures.predictions import read_scores
 from tests.making import bioattn, shaken, small_evoformer
 from tests.result_files import Heard
 
@@ -192,3 +193,4 @@ def test_a_query_like_a_family_of_the_training_is_told(tmp_path, capsys):
         words = ("run", "evoformer", tmp_path / "q.a3m", "--model", shipped, "-o", tmp_path / f"out{told}")
         assert bioattn(*words) == 0
         assert (f"q: is like {name}" in capsys.readouterr().err) is told
+        assert read_scores(tmp_path / f"out{told}").trained_on == (name if told else None)
