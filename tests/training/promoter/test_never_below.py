@@ -116,7 +116,7 @@ def test_a_plain_run_chooses_and_given_settings_do_not(noisy_path, tmp_path, cap
 
 
 def test_the_candidate_that_is_named_is_kept(noisy_path, tmp_path):
-    train(PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 8}))
+    train(PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 2}))
     record = read_json(tmp_path / "m" / "training.json")
     rows = {row["name"].removeprefix("candidate: "): row for row in record["evaluation"]["rows"][::-1]}
     candidates = [row["name"] for row in record["evaluation"]["rows"] if row["name"].startswith("candidate")]
@@ -166,10 +166,10 @@ def test_what_is_better_by_chance_is_not_kept():
 
 def test_a_run_stopped_in_its_second_network_goes_on_to_the_same_bytes(noisy_path, tmp_path, monkeypatch):
     """And fits no simple model again."""
-    job = PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 2})
+    job = PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 1})
     train(job)
-    # Of seven simple models and a network: two epochs of 300 promoters in batches of 64.
-    steps = 7 + 2 * (300 // 64)
+    # Of seven simple models and a network: an epoch of 300 promoters in batches of 64.
+    steps = 7 + 300 // 64
     stopped, request = dataclasses.replace(job, output=tmp_path / "stopped"), StopRequest()
     with pytest.raises(Interrupted):
         train(stopped, progress=StopAfter(steps + 2, request), stop=request)
