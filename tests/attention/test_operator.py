@@ -13,7 +13,7 @@ from bioattn.attention.measures import EntropyMeter, relative_entropy
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import DotScore, make_score
-from bioattn.attention.site import AttentionSite, Axis, Tile
+from bioattn.attention.site import AttentionSite, Axis
 from bioattn.choices import AttentionScore
 from bioattn.models.evoformer.sites import alignment_site
 from tests.result_files import Heard, plain_site
@@ -122,25 +122,6 @@ def test_gradients_of_both_paths_agree(score_name, monkeypatch):
         torch.testing.assert_close(fused, explicit, atol=2e-5, rtol=1e-4)
 
 
-def test_rows_without_keys_learn_as_if_weights_were_written_down():
-    torch.manual_seed(0)
-    leaves = [torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3)]
-    bias = torch.randn(3, 5, 5, requires_grad=True)
-    mask = torch.tensor([[True, True, False, True, True], [False] * 5])[:, None, None, :]
-    score = make_score(AttentionScore.DOT, 3, 4)
-    attend(*leaves, score=score, mask=mask, bias=bias).square().sum().backward()
-    gradients = [leaf.grad for leaf in (*leaves, bias)]
-    query, key, value = (leaf.detach().double().requires_grad_() for leaf in leaves)
-    other_bias = bias.detach().double().requires_grad_()
-    logits = query @ key.transpose(-2, -1) / 2 + other_bias
-    # What softmax would give beside a number that swallows the logits, with the gradient it has there.
-    swallowed = logits - logits.detach()
-    weights = torch.softmax(torch.where(mask.any(-1, keepdim=True), logits - 1e30 * ~mask, swallowed), dim=-1)
-    (weights @ value).square().sum().backward()
-    for actual, expected in zip(gradients, (query.grad, key.grad, value.grad, other_bias.grad), strict=True):
-        torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-4)
-
-
 def test_without_a_listener_no_weights_are_made(monkeypatch):
     def refuse(*_args, **_kwargs):
         raise AssertionError("the explicit path ran")
@@ -182,29 +163,6 @@ def test_a_sink_takes_part_but_is_not_handed_on():
     keys = torch.cat([projected_key, attention.sink_key_HD[None, :, None].expand(3, -1, 1, -1)], dim=-2)
     expected = attention_weights(projected_query, keys, score=attention.score)
     torch.testing.assert_close(1 - weights.sum(-1), expected[..., -1], atol=1e-6, rtol=0)
-
-
-def test_tiles_put_together_are_the_whole():
-    """Row attention with a bias that all rows share, two rows at a time."""
-    torch.manual_seed(2)
-    rows, residues = 5, 6
-    score = make_score(AttentionScore.DOT, HEADS, CHANNELS)
-    query, key, value = torch.randn(3, rows, HEADS, residues, CHANNELS).unbind(0)
-    bias = torch.randn(HEADS, residues, residues)
-    site = alignment_site("evoformer", 7, "msa_row", HEADS)
-    assert (site.name, site.axes[-1].kind) == ("evoformer.07.msa_row", "residue")
-    whole, recorder = Heard(), Heard()
-    with capture(["evoformer.*"], whole):
-        attend(query, key, value, score=score, bias=bias, site=site)
-    with capture(["evoformer.*"], recorder):
-        for start in range(0, rows, 2):
-            part = slice(start, start + 2)
-            tile = Tile("row", start, rows)
-            attend(query[part], key[part], value[part], score=score, bias=bias, site=site, tile=tile)
-    assert whole.tiles == [None]
-    assert recorder.tiles == [Tile("row", 0, 5), Tile("row", 2, 5), Tile("row", 4, 5)]
-    together = torch.cat([weights for _, weights, _ in recorder.received])
-    torch.testing.assert_close(together, whole.received[0][1])
 
 
 def test_weights_of_one_query_lose_its_axis_and_keep_the_values_norms():

@@ -1,16 +1,13 @@
-"""The yeast benchmark's inputs on the real tables, and its tables on a made-up dataset."""
+"""The yeast benchmark's inputs on the real tables, and the settings of its models."""
 
 import dataclasses
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from bioattn.io.settings import build
 from bioattn.models.promoter.config import PromoterModelConfig, TrainingConfig
-from bioattn.promoters.treatments import TreatmentTable
-from tests.making import promoter_dataset
 
 
 @pytest.fixture
@@ -26,13 +23,6 @@ def yeast_data(yeast):
     import yeast_data
 
     return yeast_data
-
-
-@pytest.fixture
-def yeast_tables(yeast):
-    import yeast_tables
-
-    return yeast_tables
 
 
 @pytest.mark.shared
@@ -66,41 +56,6 @@ def test_held_out_treatments_can_be_described_by_what_is_trained_on(yeast_data, 
     assert held_out.sum() == number
     for column in ("agent", "strain", "osmotic", "carbon"):
         assert set(features.loc[held_out, column]) <= set(features.loc[~held_out, column])
-
-
-@pytest.fixture
-def dataset():
-    generator = np.random.default_rng(0)
-    targets = generator.normal(size=(90, 4)) + generator.normal(size=(90, 1))
-    targets[generator.random(targets.shape) < 0.05] = np.nan
-    frame = pd.DataFrame(index=pd.Index(["a", "b", "c", "d"], dtype=object))
-    codes, scale = np.zeros((90, 10), np.uint8), {"target_mean": np.zeros(4), "target_sd": np.full(4, 0.8)}
-    return promoter_dataset(codes, targets, TreatmentTable(frame), np.repeat([0, 1, 2], 30), **scale)
-
-
-def test_tables_show_every_row_seeds_and_paired_differences(yeast_tables, dataset, capsys):
-    truth = np.nan_to_num(dataset.targets).astype(float)
-    noisy = [truth + np.random.default_rng(seed).normal(size=truth.shape) for seed in (1, 2)]
-    rows = {"k-mer ridge (x)": [np.random.default_rng(3).normal(size=truth.shape)], "cross": noisy}
-    yeast_tables.print_tables("Heading", dataset, rows, resamples=50)
-    lines = capsys.readouterr().out.splitlines()
-    scores = {
-        line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in lines if line.startswith("|")
-    }
-    assert lines[1] == "## Heading"
-    assert float(scores["cross, 2 seeds"][2].split()[0]) > 0.5
-    assert float(scores["cross ensemble"][2].split()[0]) > float(scores["cross, 2 seeds"][2].split()[0])
-    difference = next(line for line in lines if line.startswith("| cross | k-mer ridge (x) |"))
-    assert "[+" in difference
-
-
-def test_held_out_treatments_have_a_table_of_their_own(yeast_tables, dataset, capsys):
-    split = dataclasses.replace(dataset, treatment_split=np.array([0, 0, 2, 2], np.uint8))
-    yeast_tables.print_held_out("Heading", split, {"nearest": [np.nan_to_num(dataset.targets[:, 2:])]}, 20)
-    out = capsys.readouterr().out
-    assert "2 of 4 arrays" in out
-    cells = out.splitlines()[-1].split(" | ")[1:]
-    assert all(float(cell.split()[0]) > 0.9 for cell in cells)
 
 
 def test_neural_rows_build_from_the_settings_files(yeast):

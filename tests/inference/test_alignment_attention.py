@@ -1,4 +1,4 @@
-"""Attention over alignments, tile by tile into the file: what NumPy makes of the whole, also after a stop."""
+"""Attention over alignments, tile by tile into the file: what NumPy makes of the whole."""
 
 import weakref
 
@@ -10,7 +10,6 @@ from bioattn.attention.capture import capture
 from bioattn.attention.site import Tile
 from bioattn.choices import Reduction, WeightType
 from bioattn.errors import BioattnError
-from bioattn.io.files import partial_path
 from bioattn.models.evoformer.attention import GatedAttention
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.sites import (
@@ -19,12 +18,11 @@ from bioattn.models.evoformer.sites import (
     alignment_sample,
 )
 from bioattn.models.evoformer.stacks import EvoformerStack
-from bioattn.store.inspection import inspect_file, validate_file
+from bioattn.store.inspection import validate_file
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import AttentionOptions
 from tests.inference.alignment_attention_files import (
-    ALL,
     SITES,
     SIZES,
     alignment_attention,
@@ -34,7 +32,6 @@ from tests.inference.alignment_attention_files import (
     weights_of,
     write,
 )
-from tests.result_files import assert_same_content
 
 
 @pytest.mark.parametrize("reduce", list(Reduction))
@@ -236,48 +233,3 @@ def test_the_size_said_first_is_the_size(tmp_path, reduce):
     layout = alignment_layout(list(SITES.values()), options, "a" * 64)
     said = layout.stored_bytes(1, [lengths_of(sizes)])
     assert output.stat().st_size == pytest.approx(said, rel=0.1)
-
-
-def test_an_alignment_that_fails_is_left_out(tmp_path):
-    output = tmp_path / "attention.h5"
-    with alignment_attention(output, options=ALL, number=3) as writer:
-        for number in range(3):
-            try:
-                with writer.sample(sample(number)) as receiver:
-                    if number == 1:
-                        raise BioattnError("its file is bad")
-                    send(receiver, SIZES[number], 2)
-            except BioattnError:
-                continue
-        assert writer._writer.ids == [sample(0).ids[0], sample(2).ids[0]]
-    assert validate_file(output) == []
-    write(tmp_path / "other.h5", numbers=(0, 2))
-    assert_same_content(output, tmp_path / "other.h5")
-
-
-def test_an_interrupted_run_goes_on_to_the_same_content(tmp_path):
-    whole, output = tmp_path / "whole.h5", tmp_path / "attention.h5"
-    write(whole)
-
-    def stop_at(place):
-        def before(number):
-            if number == place:
-                raise KeyboardInterrupt
-
-        return before
-
-    with pytest.raises(KeyboardInterrupt):
-        write(output, before=stop_at(1))
-    partial = partial_path(output)
-    assert inspect_file(partial).figures["alignments"] == 1
-    with pytest.raises(BioattnError, match=r"give --resume to go on with it, or --force"):
-        write(output)
-    with pytest.raises(BioattnError, match=r"another run \(different: seed\)"):
-        write(output, resume=True, settings={"seed": 1})
-    with pytest.raises(KeyboardInterrupt):
-        write(output, before=stop_at(2), resume=True)
-    seen: list[int] = []
-    write(output, resume=True, before=seen.append)
-    assert seen == [2]
-    assert_same_content(output, whole)
-    assert not partial.exists()

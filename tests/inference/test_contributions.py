@@ -94,7 +94,6 @@ def test_they_add_up_to_the_prediction(make_model, promoters, tmp_path, task):
     "shape",
     [
         {"hops": 2},
-        {"reader": "hidden"},
         {"hops": 2, "reader": "hidden"},
         {"reader": "hidden", "stem": Stem.TRANSFORMER},
     ],
@@ -122,7 +121,7 @@ def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(make_model,
     codes = torch.from_numpy(make_batch(list(read_promoters(promoters))[:1], model.length).codes)
     treatments = model.encode_treatments(model.treatments)
     shape_HTK = contributions.shape[3], contributions.shape[2], contributions.shape[4]
-    treatment, step, points = 1, 1e-3, 200
+    treatment, step, points = 1, 1e-3, 50
 
     def answer(factors):
         def scaled(site, weights, _tile):

@@ -105,15 +105,6 @@ def test_signals_keep_what_is_done_and_say_how_to_go_on(job, number, code):
     assert stopped[1] == whole[1]
 
 
-def test_a_kill_leaves_no_file_of_the_name(job):
-    process = job.start("killed", pause=0.1)
-    time.sleep(0.5)
-    process.kill()
-    process.communicate(timeout=60)
-    assert not list(job.folder.glob("killed.h5*"))
-    assert_same_content(job.finish("killed", resume=True)[0], job.finish("whole")[0])
-
-
 def test_what_is_left_of_another_run_is_not_mixed_in(export, make_model, make_promoters, load, tmp_path):
     output = tmp_path / "attention.h5"
     partial = interrupted(export, output)

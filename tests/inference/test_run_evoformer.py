@@ -247,17 +247,6 @@ def test_several_models_are_ranked(model, trunk, tmp_path, capsys):
     assert [each["model"]["file"] for each in record["models"]][1:] == ["p.npz", "other/model.safetensors"]
 
 
-def test_the_same_run_gives_the_same_bytes(model, tmp_path):
-    path = write_fasta(tmp_path / "x.fasta")
-    for name in ("one", "two"):
-        assert run(path, "--model", model, "-o", tmp_path / name) == 0
-    assert run(path, "--model", model, "-o", tmp_path / "other", "--seed", 1) == 0
-    files = sorted(file.name for file in (tmp_path / "one").iterdir())
-    for name in files:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
-        assert (tmp_path / "one" / name).read_bytes() != (tmp_path / "other" / name).read_bytes(), name
-
-
 def test_the_query_makes_the_columns(model, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     assert run(path, "--model", model, "-o", tmp_path / "out", "--query", "row2") == 0

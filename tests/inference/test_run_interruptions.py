@@ -127,30 +127,7 @@ def command(output, attention=None):
     return SimpleNamespace(output=output, attention=attention, shard=None, resume=False, force=False)
 
 
-def test_a_signal_leaves_nothing_half_written(trunk, folder, tmp_path):
-    class Impatient(Progress):
-        def advance(self, steps=1, **status):
-            if (tmp_path / "out/a").is_dir():
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    write_fasta(folder / "b.fasta", ROWS[2:])
-    loaded = load_evoformer_model(trunk, CPU)
-    sources, several = find_alignments(folder)
-    impatient = Impatient()
-    runner = AlignmentRunner(loaded, RunSettings(inputs=loaded.inputs), impatient)
-    with pytest.raises(Interrupted) as caught:
-        run_folders(runner, command(tmp_path / "out"), sources, several=several)
-    assert caught.value.exit_code == 143
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
-    assert run(folder, "--model", trunk, "-o", tmp_path / "out", "--resume") == 0
-    assert run(folder, "--model", trunk, "-o", tmp_path / "calm") == 0
-    for name in ("a", "b", "c"):
-        for file in FILES:
-            expected = (tmp_path / "calm" / name / file).read_bytes()
-            assert (tmp_path / "out" / name / file).read_bytes() == expected
-
-
-def test_attention_goes_on_after_a_signal(trunk, folder, tmp_path):
+def test_what_a_signal_ends_goes_on_to_the_same_results(trunk, folder, tmp_path):
     class Impatient(Progress):
         def advance(self, steps=1, **status):
             if (tmp_path / "out/a").is_dir():
@@ -165,6 +142,7 @@ def test_attention_goes_on_after_a_signal(trunk, folder, tmp_path):
     with pytest.raises(Interrupted, match=r"1 of 3 alignments finished: repeat .* --resume") as caught:
         run_folders(runner, command(tmp_path / "out", attention), sources, several=several, options=options)
     assert caught.value.exit_code == 130
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
     assert not attention.exists()
     options = ("--model", trunk, "--attention", attention)
     assert run(folder, *options, "-o", tmp_path / "out", "--resume") == 0
@@ -176,6 +154,10 @@ def test_attention_goes_on_after_a_signal(trunk, folder, tmp_path):
     attention.rename(resumed)
     assert run(folder, *options, "-o", tmp_path / "calm") == 0
     assert_same_content(attention, resumed)
+    for name in ("a", "b", "c"):
+        for file in FILES:
+            expected = (tmp_path / "calm" / name / file).read_bytes()
+            assert (tmp_path / "out" / name / file).read_bytes() == expected
 
 
 def test_resuming_tells_attention_of_other_settings_from_its_own(trunk, folder, tmp_path):

@@ -68,15 +68,6 @@ def files_of(folder):
     }
 
 
-def test_two_shards_into_one_folder_are_refused(alignments, model, tmp_path, capsys):
-    output = tmp_path / "out"
-    assert run(alignments, model, output, "--shard", "1/2") == 0
-    before = files_of(tmp_path)
-    assert run(alignments, model, output, "--shard", "2/2") == 1
-    assert f"{output}: holds part 1 of 2" in capsys.readouterr().err
-    assert files_of(tmp_path) == before
-
-
 def attention_of(parts):
     return (part.with_name(part.name + ".h5") for part in parts)
 
@@ -102,16 +93,6 @@ def test_folders_and_attention(model, alignments, tmp_path, count, settings):
         for each in (part, *attention_of([part])):
             assert validate_file(each) == []
             assert inspect_file(each).figures["shard"] == f"part {number} of {count}"
-
-
-def test_a_folder_of_one(model, alignments, tmp_path):
-    """Its file is put together too, as that of its one part is."""
-    for path in sorted(alignments.iterdir())[1:]:
-        path.unlink()
-    assert run(alignments, model, tmp_path / "whole") == 0
-    parts = in_shards(alignments, model, tmp_path / "parts", 2)
-    assert bioattn("merge", *attention_of(parts), "-o", tmp_path / "merged.h5") == 0
-    assert_same_content(tmp_path / "merged.h5", tmp_path / "whole.h5")
 
 
 def test_what_failed_is_left_out_and_said(model, alignments, tmp_path, capsys):

@@ -4,12 +4,11 @@ The family is `tests/models/toy`: sequences of ragged lengths, one attention lay
 commands are run as a user runs them.
 """
 
+import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,12 @@ import h5py
 import numpy as np
 import pytest
 
+from bioattn.errors import BioattnError, FormatError
+from bioattn.models import family as family_module
+from bioattn.models.family import ability, families, family, family_of
+from bioattn.models.model_folder import model_files
 from bioattn.store.reader import open_attention
+from bioattn_cli.main import main
 from tests.result_files import assert_same_content
 
 TOY = Path(__file__).parent / "toy"
@@ -30,7 +34,6 @@ SEQUENCES = {
     "f": "GGGCCC",
     "g": "TATA",
 }
-MODEL_FILES = ("model.safetensors", "history.csv", "training.json", "config.json", "README.md")
 Run = Callable[..., str]
 
 
@@ -74,35 +77,6 @@ def model(folder, run):
     run("run", "toy", "model", "sequences.fa", "-o", "calls.txt")
     run("export", "attention", "model", "sequences.fa", "--batch-size", "3", "-o", "attention.h5")
     return folder / "model"
-
-
-def test_a_killed_training_goes_on_to_the_same_bytes(model, folder, run, environment):
-    words = ["train", "toy", "sequences.fa", "-o", "killed", "--steps", "60"]
-    process = subprocess.Popen(["bioattn", *words], cwd=folder, env=environment, stderr=subprocess.DEVNULL)
-    state = folder / "killed.partial" / "trainer_state.safetensors"
-    while not state.exists() and process.poll() is None:
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (folder / "killed").exists(), "it was faster than the test: train for longer"
-    run(*words, "--resume")
-    for name in MODEL_FILES:
-        assert (folder / "killed" / name).read_bytes() == (model / name).read_bytes(), name
-
-
-def test_two_processes_learn_what_one_does(model, folder, environment, python, bioattn_folder):
-    launcher = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
-    words = ["train", "toy", "sequences.fa", "-o", "together", "--steps", "60"]
-    command = [*launcher, str(bioattn_folder / "bioattn"), *words]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    one, two = (
-        np.loadtxt(each / "history.csv", delimiter=",", skiprows=1) for each in (model, folder / "together")
-    )
-    assert len(one) == 30  # 60 steps in rounds of two
-    np.testing.assert_allclose(two, one, rtol=1e-4)
 
 
 def test_in_python(model, folder, environment, python):
@@ -179,3 +153,43 @@ def test_help_shows_it_and_is_free_of_torch(run, environment):
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def added(monkeypatch, tmp_path):
+    """The family in this process, without a trace left behind: its own folder is named."""
+    path = list(family_module.models.__path__)
+    shutil.copytree(TOY, tmp_path / "toy", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("BIOATTN_FAMILIES", str(tmp_path / "toy"))
+    yield
+    family_module.models.__path__[:] = path
+    for name in [name for name in sys.modules if name.startswith("bioattn.models.toy")]:
+        del sys.modules[name]
+
+
+OWN = ", ".join(sorted(each.parent.name for each in Path(family_module.__file__).parent.glob("*/family.py")))
+"""The families of bioattn, as messages list them."""
+
+
+def test_a_model_folder_names_its_family(tmp_path, added):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "toy"}))
+    assert family_of(tmp_path) is family("toy") is families()["toy"]
+    assert {"model.safetensors", "treatments.json"} <= model_files()
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "toy_gone"}))
+    with pytest.raises(FormatError, match=rf"type 'toy_gone'; known are {OWN}, toy \("):
+        family_of(tmp_path)
+    with pytest.raises(BioattnError, match="promoter models cannot fly; models that can: none"):
+        ability(family("promoter"), "fly")
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(FormatError, match=r"config\.json is missing"):
+        family_of(tmp_path)
+
+
+def test_a_model_folder_is_no_family(tmp_path, capsys):
+    """The family.py in it would say so."""
+    (tmp_path / "family.py").write_text("print('this ran')")
+    (tmp_path / "config.json").write_text(json.dumps({"format": "bioattn-model", "model_type": "toy_mine"}))
+    with pytest.raises(FormatError, match=f"type 'toy_mine'; known are {OWN}"):
+        family_of(tmp_path)
+    assert main(["inspect", str(tmp_path)]) == 1
+    assert "this ran" not in capsys.readouterr().out

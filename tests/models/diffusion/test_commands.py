@@ -26,8 +26,8 @@ channels = 32
 stages = 2
 condition = "CONDITION"
 [training]
-steps = 200
-steps_per_round = 100
+steps = 150
+steps_per_round = 75
 learning_rate = 5e-3
 average_decay = 0.98
 """
@@ -57,7 +57,7 @@ def folder(tmp_path_factory):
     """A model of such promoters, in a folder for the files of this module's tests."""
 
     def make(folder):
-        make_dataset(folder, 1200, LENGTH, MOTIF)
+        make_dataset(folder, 600, LENGTH, MOTIF)
         (folder / "settings.toml").write_text(SETTINGS.replace("CONDITION", "both"))
         words = ("-c", folder / "settings.toml", "-o", folder / "model", "-t", 1)
         assert bioattn("train", "diffusion", folder / "x.dataset.h5", *words) == 0
@@ -80,8 +80,8 @@ def share_with_motif(path, motif=MOTIF):
 
 
 def test_designs_have_the_motif_where_it_was_asked_for(folder):
-    assert generate(folder, "on.fa", "--treatment", "heat", "-n", 128) == 0
-    assert generate(folder, "off.fa", "--not", "heat", "--treatment", "cold", "-n", 128) == 0
+    assert generate(folder, "on.fa", "--treatment", "heat", "-n", 64) == 0
+    assert generate(folder, "off.fa", "--not", "heat", "--treatment", "cold", "-n", 64) == 0
     assert share_with_motif(folder / "on.fa") > 0.9
     assert share_with_motif(folder / "off.fa") < 0.05
     first = records(folder / "on.fa")[0]
@@ -201,7 +201,7 @@ def test_a_classifier_that_saw_masked_bases_guides(folder, capsys):
         '[model]\nchannels = 32\npool = 4\nreader = "hidden"\n[training]\nnoise = "masked"\n'
     )
     common = ("--no-baselines", "-t", 1, "--epochs")
-    words = (*common, 6, "-c", folder / "classifier.toml", "-o", folder / "classifier")
+    words = (*common, 12, "-c", folder / "classifier.toml", "-o", folder / "classifier")
     assert bioattn("train", "promoter", folder / "x.dataset.h5", *words) == 0
     shares = []
     for guidance in (0, 8):

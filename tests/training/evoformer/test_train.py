@@ -41,7 +41,10 @@ def test_planted_contacts_of_families_never_seen_are_found(contact_dataset, tmp_
 @pytest.mark.parametrize(
     ("model", "training"),
     [
-        ({"uniform_msa_attention": True, "centred_outer_product": False}, {"families_per_step": 2, "steps": 3}),
+        (
+            {"uniform_msa_attention": True, "centred_outer_product": False},
+            {"families_per_step": 2, "steps": 3},
+        ),
         (
             {"pair_features": 3},
             {"simulated_steps": 1, "simulated_share": 0.5, "simulated_families": 1, "steps": 2},

@@ -83,9 +83,8 @@ def test_more_processes_than_promoters_of_a_step(tiny_path, tmp_path, train_toge
     assert "batch_size is 2, so there is nothing to do for 1 of 3 processes" in together.logs[0].read_text()
 
 
-@pytest.mark.parametrize("size", [1, 17])
-def test_accumulation_learns_what_whole_batches_do(tiny_path, tmp_path, size):
-    for name, training in (("whole", ""), ("parts", f"micro_batch_size = {size}")):
+def test_accumulation_learns_what_whole_batches_do(tiny_path, tmp_path):
+    for name, training in (("whole", ""), ("parts", "micro_batch_size = 17")):
         config = settings(tmp_path, "", training)
         assert main(["train", *words(tiny_path, tmp_path / name, config), "-q"]) == 0
     assert_same_training(tmp_path / "whole", tmp_path / "parts")
