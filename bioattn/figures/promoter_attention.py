@@ -18,6 +18,7 @@ from bioattn.figures.motif_logos import draw_letters
 from bioattn.figures.promoter_picture import MotifSite, PromoterPicture
 from bioattn.figures.treatment_maps import described
 from bioattn.interpret.promoter_maps import Quantity
+from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
 LETTER_ROOM = 1.3
@@ -93,7 +94,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> Figure:
     figure.align_ylabels()
     if hidden := sum(lane < 0 for lane in lanes.values()):
         LOGGER.warning(
-            f"{hidden} less certain motif sites have no room for their names; they are shaded only"
+            f"without room for its name, and only shaded: {counted(hidden, 'less certain motif site')}"
         )
     return figure
 
