@@ -457,14 +457,21 @@ class PromoterModel(nn.Module):
     def beside(
         cls, trained: "PromoterModel", model: "PromoterModel", vocabulary: TreatmentVocabulary
     ) -> "PromoterModel":
-        """`trained` with the ridges that are members of `model`, each with the share that it has there."""
+        """`trained`, networks of the same targets, with the ridges of `model` and the shares that these have
+        there."""
         ridges = [(each, 1.0) for each in model.members if isinstance(each.network, RidgeModel)]
         if not ridges:
             return trained
-        # All members answer in the same units, so their deviations are as their shares.
-        whole = sum(float(each.response_sd_T.sum()) for each in model.members)
-        share = 1 - sum(float(each.response_sd_T.sum()) for each, _ in ridges) / whole
-        return cls._sum([*((each, share) for each in trained.members), *ridges], vocabulary)
+        # Deviations of the networks of a mean are as their shares.
+        whole, share = (
+            sum(
+                float(each.response_sd_T.sum())
+                for each in of.members
+                if not isinstance(each.network, RidgeModel)
+            )
+            for of in (trained, model)
+        )
+        return cls._sum([*((each, share / whole) for each in trained.members), *ridges], vocabulary)
 
     @classmethod
     def _sum(cls, shares: Sequence[tuple[Member, float]], vocabulary: TreatmentVocabulary) -> "PromoterModel":

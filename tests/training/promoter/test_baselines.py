@@ -299,12 +299,17 @@ def test_the_strand_is_chosen_on_validation_genes(one_strand):
 def test_the_sum_is_the_nonnegative_least_squares_of_its_parts(dataset):
     data = baselines.BaselineData(dataset)
     random = np.random.default_rng(3)
-    parts = [data.mean + random.normal(size=(len(data.validation), TREATMENTS)) for _ in range(3)]
-    parts += [parts[0] + np.where(np.isnan(data.targets[data.validation]), 0, data.targets[data.validation])]
-    known = np.isfinite(data.targets[data.validation])
-    columns = np.stack([(part - data.mean)[known] for part in parts], 1)
-    expected = nnls(columns, (data.targets[data.validation] - data.mean)[known])[0]
-    assert baselines.stacked(data, parts) == pytest.approx(expected, abs=1e-4)
+    wanted = data.targets[data.validation] - data.mean
+    known = np.isfinite(wanted)
+    parts = [random.normal(size=wanted.shape) for _ in range(3)]
+    parts += [parts[0] + np.where(known, wanted, 0)]
+    columns = np.stack([part[known] for part in parts], 1)
+    assert baselines.stacked(wanted, parts) == pytest.approx(nnls(columns, wanted[known])[0], abs=1e-4)
+    # A guess is as further cells in which each part alone is told.
+    guess = np.array([0.1, 0.2, 0.3, 0.4])
+    pull = np.sqrt(baselines.PULL * np.square(columns).sum() / 4)
+    more, told = np.vstack([columns, pull * np.eye(4)]), np.append(wanted[known], pull * guess)
+    assert baselines.stacked(wanted, parts, guess) == pytest.approx(nnls(more, told)[0], abs=1e-4)
 
 
 def test_composition_and_position_predict_what_depends_on_them(dataset):

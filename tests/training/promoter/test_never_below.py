@@ -16,6 +16,7 @@ from bioattn.io.files import read_json
 from bioattn.io.settings import read_toml
 from bioattn.models.promoter.config import TreatmentEncoding
 from bioattn.models.promoter.family import PromoterTrainingSettings
+from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training import task
 from bioattn.models.promoter.training.baselines import (
     NO_SEQUENCE,
@@ -23,11 +24,9 @@ from bioattn.models.promoter.training.baselines import (
     as_promoter_model,
     default_baselines,
 )
-from bioattn.models.promoter.training.candidates import candidates, kept, score
 from bioattn.models.promoter.training.settings import WARM, matching_dropout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
-from bioattn.promoters.response_metrics import summarise
 from bioattn.system.signals import StopRequest
 from bioattn_cli.main import main
 from tests.training.runs import StopAfter, same_folders, train
@@ -115,53 +114,26 @@ def test_a_plain_run_chooses_and_given_settings_do_not(noisy_path, tmp_path, cap
     assert [each["stem"] for each in architectures(tmp_path / "given")] == ["conv"]
 
 
-def test_the_candidate_that_is_named_is_kept(noisy_path, tmp_path):
+def test_members_have_the_shares_that_are_named(noisy_path, tmp_path):
     train(PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 2}))
     record = read_json(tmp_path / "m" / "training.json")
-    rows = {row["name"].removeprefix("candidate: "): row for row in record["evaluation"]["rows"][::-1]}
-    candidates = [row["name"] for row in record["evaluation"]["rows"] if row["name"].startswith("candidate")]
-    assert len(candidates) == 9  # cold, warm and both; each alone, with the ridge, and with much of the ridge
-    named = record["settings"].partition(": on validation genes")[0]
+    rows = {row["name"]: row for row in record["evaluation"]["rows"] if row["cells"] == "validation genes"}
+    members = [name.removeprefix("member: ") for name in rows if name.startswith("member")]
+    assert [name.split()[1] for name in members][:2] == ["cold", "warm"]
+    kept = [name for name in members if not name.startswith("0%")]
+    assert record["settings"].partition(": on validation genes")[0] == " and ".join(kept)
     shapes = {"cold": ("cross", "own"), "warm": ("cross", "shared"), "ridge": ("ridge", "own")}
-    kept = [(each["conditioning"], each["readout"]) for each in architectures(tmp_path / "m")]
-    assert kept == [shape for kind, shape in shapes.items() if kind in named]
-    model = next(row for row in record["evaluation"]["rows"] if row["name"] == "this model")
-    for figure in ("pearson", "specific_pearson", "pooled_pearson"):
-        assert abs(model[figure] - rows[named][figure]) < 1e-5
+    wanted = [shape for kind, shape in shapes.items() if any(kind in name for name in kept)]
+    assert [(each["conditioning"], each["readout"]) for each in architectures(tmp_path / "m")] == wanted
 
-
-def test_what_is_better_by_chance_is_not_kept():
-    random = np.random.default_rng(0)
-    truth_GT = random.normal(size=(400, 3))
-
-    def noisy(noise):
-        return truth_GT + noise * random.normal(size=truth_GT.shape)
-
-    def figures(predicted_GT, rows):
-        return summarise(truth_GT[rows], predicted_GT)
-
-    def choice(cold, warm, ridge):
-        networks = {"cold": cold} | ({} if warm is None else {"warm": warm})
-        simple = ("ridge", ridge)
-        return str(kept(candidates(networks, simple, figures), simple, figures, 0))
-
-    cold, warm, ridge = noisy(2), noisy(2), noisy(3)
-    by_score = sorted(
-        candidates({"cold": cold, "warm": warm}, ("ridge", ridge), figures),
-        key=lambda each: score(each.figures),
-    )
-    assert str(by_score[-1]) == "mean of cold and warm"
-    assert choice(cold, warm, ridge) == "67% cold and warm with 33% ridge"
-    assert choice(noisy(0.5), noisy(5), noisy(5)) == "cold alone"
-    assert choice(noisy(5), noisy(0.5), noisy(5)) == "warm alone"
-    assert choice(noisy(5), None, noisy(1)) == "25% cold with 75% ridge"
-    assert choice(noisy(0.5), None, noisy(5)) == "cold alone"
-    # Where the ridge alone is better than the usual mean, the best is kept, by however little it is better.
-    truth_GT = truth_GT[:30]
-    simple = "ridge", noisy(3)
-    found = candidates({"cold": noisy(6), "warm": noisy(6)}, simple, figures)
-    assert str(kept(found, None, figures, 0)) == "67% cold and warm with 33% ridge"
-    assert kept(found, simple, figures, 0) is max(found, key=lambda each: score(each.figures))
+    # The mean of members, with these shares, is what the folder predicts.
+    model, units = load_promoter_model(tmp_path / "m", torch.device("cpu")).model, []
+    dataset = read_dataset(noisy_path)
+    for member in model.members:
+        units.append(float((member.response_sd_T / torch.from_numpy(dataset.target_sd)).mean()))
+    named = [int(name.partition("%")[0]) / 100 for name in kept]
+    np.testing.assert_allclose(units, named, atol=0.006)
+    assert rows["this model"]["pearson"] >= max(rows[f"member: {name}"]["pearson"] for name in members) - 0.02
 
 
 def test_a_run_stopped_in_its_second_network_goes_on_to_the_same_bytes(noisy_path, tmp_path, monkeypatch):

@@ -386,7 +386,8 @@ def windowed_ridges(data: BaselineData, strand: Strand, others: Sequence[LinearM
     best = max(found, key=lambda each: each.score)
     predictions = [each.predicted_GT for each in found]
     predictions += [other.predict(data.codes[data.validation]) for other in others]
-    weights = stacked(data, predictions)
+    wanted_GT = data.targets[data.validation].astype(np.float64) - data.mean
+    weights = stacked(wanted_GT, [predicted_GT - data.mean for predicted_GT in predictions])
     models = [
         data.refitted(each) if weight or each is best else each.model
         for each, weight in zip(found, weights, strict=False)
@@ -404,18 +405,31 @@ def windowed_ridges(data: BaselineData, strand: Strand, others: Sequence[LinearM
     return rows
 
 
-def stacked(data: BaselineData, predictions: Sequence[Matrix]) -> list[float]:
-    """Weights, none below 0, of the sum of deviations from the mean that is nearest to validation genes."""
-    wanted_GT = data.targets[data.validation].astype(np.float64) - data.mean
+PULL = 0.1
+"""How much the first guess of weights counts, as a share of what the predictions say."""
+
+
+def stacked(
+    wanted_GT: NDArray[np.floating],
+    predictions: Sequence[NDArray[np.floating]],
+    guess: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Weights, none below 0, of the sum of predictions that is nearest to what is wanted, where it is known.
+
+    guess: weights to which they are drawn (ridge); None: to none.
+    """
     known_GT = np.isfinite(wanted_GT)
-    columns = [(predicted_GT - data.mean)[known_GT].astype(np.float64) for predicted_GT in predictions]
+    columns = [predicted_GT[known_GT].astype(np.float64) for predicted_GT in predictions]
     products_PP = np.array([[one @ other for other in columns] for one in columns])
     right_P = np.array([one @ wanted_GT[known_GT] for one in columns])
+    if guess is not None:
+        pull = PULL * np.trace(products_PP) / len(columns)
+        products_PP, right_P = products_PP + pull * np.eye(len(columns)), right_P + pull * guess
     # Of the normal equations: cells are many, predictions few.
     values_P, vectors_PP = np.linalg.eigh(products_PP)
     root_P = np.sqrt(np.maximum(values_P, 1e-9 * max(values_P[-1], 1e-30)))
     left_PP = (vectors_PP * root_P).T
-    weights: list[float] = nnls(left_PP, (vectors_PP / root_P).T @ right_P)[0].tolist()
+    weights: NDArray[np.float64] = nnls(left_PP, (vectors_PP / root_P).T @ right_P)[0]
     return weights
 
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bioattn.checks.next_steps import Names
 from bioattn.choices import Noise
@@ -23,13 +22,14 @@ from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.training.baselines import (
     Baseline,
+    BaselineData,
     as_promoter_model,
     best_simple,
     default_baselines,
     read_baselines,
+    stacked,
     write_baselines,
 )
-from bioattn.models.promoter.training.candidates import CHOSEN_BY, candidates, kept
 from bioattn.models.promoter.training.data import split_certificate, training_treatments, validation_genes
 from bioattn.models.promoter.training.evaluation import (
     FIGURES,
@@ -60,6 +60,8 @@ from bioattn.training.task import Results, Task
 
 LOGGER = logging.getLogger("bioattn")
 
+LEAST_SHARE = 0.1
+"""Of a member of a mean: what is worth less is left out."""
 OPEN_TO_CHOICE = {"epochs", "precision", "seed", "treatment_encoder"}
 """Settings that go with any other: with these alone given, the data choose the rest."""
 
@@ -182,10 +184,10 @@ class PromoterTask(Task):
         dataset, columns = self.dataset, self.columns
         for training in self.trainings:
             training.finish()
-        candidates = self._choose()
+        members = self._choose()
         simple = self.simple or []
         results = evaluate(self.model, dataset, self.vocabulary, self.device, simple)
-        results = replace(results, rows=[*results.rows, *candidates])
+        results = replace(results, rows=[*results.rows, *members])
         best = best_simple(simple, dataset.task)
         if not self.settings.keep_best or best is None:
             return self._checked(results)
@@ -212,57 +214,75 @@ class PromoterTask(Task):
         return replace(kept, rows=[*kept.rows, *network], beside=None)
 
     def _choose(self) -> list[Row]:
-        """Make `model` of the networks trained, and of the best simple model: the mean that validation genes
-        call for. Returns a row of each candidate."""
+        """Make `model` of the networks trained, and of the best simple model: the mean whose shares fit validation
+        genes. Returns a row of each member.
+
+        Shares are drawn to equal ones, or, of one network, to that alone: what fits a few hundred genes best may
+        do so by chance, and members of different kinds make up for one another.
+        """
         models = [training.model for training in self.trainings]
         self.model = PromoterModel.mean(models, self.vocabulary)
         self.used = list(range(len(models)))
         known = all(member.config.contribution for model in models for member in model.members)
         if self.given or self.reason == "given" or self.validation is None or not known:
             return []
-        count = self.settings.members
-        kinds = {"cold": models[:count], "warm": models[count:]}
-        simple = best_simple(self.simple or (), self.dataset.task)
-        mean_T, sd_T = response_units(self.dataset, self.columns)
-        ridge = None
+        count, task = self.settings.members, self.dataset.task
+        members = {kind: some for kind, some in (("cold", models[:count]), ("warm", models[count:])) if some}
+        networks = len(members)
+        simple = best_simple(self.simple or (), task)
         by_id = self.first.config.treatment_encoder is TreatmentEncoding.ID
         if simple is not None and simple.model is not None and by_id and not self.binary:
-            ridge = as_promoter_model(simple, self.vocabulary, self.dataset.length, mean_T, sd_T)
-            ridge = ridge.to(self.device)
-        genes, truth_GT = self.validation, self.dataset.targets[np.ix_(self.validation, self.columns)]
+            units = response_units(self.dataset, self.columns)
+            ridge = as_promoter_model(simple, self.vocabulary, self.dataset.length, *units)
+            members[simple.name] = [ridge.to(self.device)]
+        predictions = [self._predicted(some) for some in members.values()]
+        truth_GT = self.dataset.targets[np.ix_(self.validation, self.columns)]
+        share_M = np.ones(1)
+        if len(members) > 1:
+            usual_T = BaselineData(self.dataset).mean
+            guess = np.full(len(members), 1 / len(members))
+            if networks == 1:
+                guess = np.eye(len(members))[0]
+            beyond = [predicted_GT - usual_T for predicted_GT in predictions]
+            share_M = stacked(truth_GT - usual_T, beyond, guess)
+            share_M /= share_M.sum() or 1
+            kept_M = share_M >= LEAST_SHARE
+            kept_M[share_M[:networks].argmax()] = True  # a network stays, whatever the ridges are worth
+            share_M = np.maximum(share_M, LEAST_SHARE) * kept_M
+            share_M /= share_M.sum()
+        named = list(zip(members, share_M, strict=True))
+        shares = {
+            model: share / len(members[name]) for name, share in named if share for model in members[name]
+        }
+        self.used = [number for number, model in enumerate(models) if model in shares]
+        self.model = PromoterModel.mean([*shares], self.vocabulary, [*shares.values()])
 
-        def answers(some: Sequence[PromoterModel]) -> Matrix:
-            of_each = [
-                predict_responses(model, self.dataset, self.vocabulary, genes, self.columns, self.device)
-                for model in some
-            ]
-            mean_GT: Matrix = (np.mean(of_each, axis=0) - mean_T) / sd_T
-            return mean_GT
+        def figures(predicted_GT: Matrix) -> dict[str, float]:
+            return summarise(truth_GT, predicted_GT, self.trainings[0].axis, task)
 
-        def figures(predicted_GT: Matrix, rows: NDArray[np.int64]) -> dict[str, float]:
-            return summarise(truth_GT[rows], predicted_GT, self.trainings[0].axis, self.dataset.task)
-
-        member = None if ridge is None or simple is None else (simple.name, answers([ridge]))
-        found = candidates({kind: answers(some) for kind, some in kinds.items() if some}, member, figures)
-        best = kept(found, member, figures, self.first.training.seed)
-        members = [model for kind in best.networks for model in kinds[kind]]
-        self.used = [number for number, model in enumerate(models) if any(model is each for each in members)]
-        shares = [(1 - best.share) / len(members)] * len(members)
-        if ridge is not None and best.share:
-            members, shares = [*members, ridge], [*shares, best.share]
-        self.model = PromoterModel.mean(members, self.vocabulary, shares)
-        titles = FIGURES[self.dataset.task]
-        shown = [key for key in CHOSEN_BY if key in best.figures]
-        self.reason = f"{best}: on validation genes " + ", ".join(
-            f"{titles[key]} {best.figures[key]:.3f}" for key in shown
+        reached, titles = figures(np.tensordot(share_M, predictions, 1).astype(np.float32)), FIGURES[task]
+        self.reason = " and ".join(f"{share:.0%} {name}" for name, share in named if share)
+        self.reason += ": on validation genes " + ", ".join(
+            f"{titles[key]} {reached[key]:.3f}" for key in [*titles][:2] if key in reached
         )
-        if best is not found[0]:
-            self.reason += f" ({found[0]}: {', '.join(f'{found[0].figures[key]:.3f}' for key in shown)})"
         LOGGER.info(f"kept: {self.reason}")
         return [
-            Row(name=f"candidate: {each}", cells="validation genes", figures=dict(each.figures))
-            for each in found
+            Row(name=f"member: {share:.0%} {name}", cells="validation genes", figures=figures(predicted_GT))
+            for (name, share), predicted_GT in zip(named, predictions, strict=True)
         ]
+
+    def _predicted(self, models: Sequence[PromoterModel]) -> Matrix:
+        """The mean of what some models predict of validation genes, in the dataset's units."""
+        assert self.validation is not None
+        mean_T, sd_T = response_units(self.dataset, self.columns)
+        of_each = [
+            predict_responses(
+                model, self.dataset, self.vocabulary, self.validation, self.columns, self.device
+            )
+            for model in models
+        ]
+        mean_GT: Matrix = (np.mean(of_each, axis=0) - mean_T) / sd_T
+        return mean_GT
 
     def _checked(self, results: Evaluation) -> Evaluation:
         """The results with what a quick check of the maps says."""
