@@ -7,13 +7,14 @@ combinations: enhancers of one to three fragments. A fifth of the pairs of fragm
 construct that holds one of them, a tenth more for validation; r of dark, light and light - dark, beside a ridge on
 fragments and their places. Interval: resampling held-out pairs.
 
-maps: every variant of two enhancers. Positions are cut into blocks of 20; a seventh of the blocks is held out at a
-time, with all variants in them, in both segments of an enhancer, and in 5 bases on either side. Spearman of
-predicted and measured light - dark, mean of the substitutions at a position, beside a Gaussian over the positions
-that are left (the best of four widths). Interval of the difference: resampling blocks.
+maps: the variants of an enhancer are held out; training sees those of the other one and all combinations, in
+which fragments of both stand. No setting. Spearman of light - dark, mean of the substitutions at a position,
+predicted less that of the wild type; beside it a ridge on 4-mers of both strands, fitted to the same sequences.
+Interval of the difference: resampling blocks of 20 positions.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ import pandas as pd
 from common import SHARED, bootstrap, report_by_seed, run
 from common import options as command_line
 from scipy.stats import spearmanr
+from sklearn.linear_model import RidgeCV
 
 import bioattn
 from bioattn.formats.fasta import read_fasta
@@ -31,8 +33,7 @@ from bioattn.formats.fasta import read_fasta
 DATA = SHARED / "data" / "plant_enhancers"
 CONDITIONS = ["dark", "light"]
 FRAGMENTS = ["fragment3", "fragment2", "fragment1"]
-SETTINGS = {
-    "combinations": """[model]
+COMBINATIONS = """[model]
 position_bias = "treatment"
 stem = "both"
 kmer = 5
@@ -40,35 +41,30 @@ kmer_dropout = 0.3
 [training]
 epochs = 60
 patience = 30
-""",
-    "maps": """[model]
-position_bias = "treatment"
-[training]
-epochs = 8
-""",
-}
-BLOCK, FLANK, FOLDS = 20, 5, 7
+"""
+BLOCK = 20
 Correlation: TypeAlias = Callable[[np.ndarray, np.ndarray], float]
 
 
 def train_and_predict(
-    folder: Path, task: str, sides: pd.Series, responses: pd.DataFrame, seed: int
+    folder: Path, settings: str, sequences: pd.Series, sides: pd.Series, responses: pd.DataFrame, seed: int
 ) -> pd.DataFrame:
     """Predict every sequence with a model trained on those of `sides` (train, validation, test)."""
+    (folder / "sequences.fa").write_text("".join(f">{name}\n{s}\n" for name, s in sequences.items()))
     responses.loc[sides.index].to_csv(folder / "responses.tsv", sep="\t")
     sides.rename("split").rename_axis("gene").to_csv(folder / "split.tsv", sep="\t")
-    (folder / "settings.toml").write_text(SETTINGS[task])
+    (folder / "settings.toml").write_text(settings)
     fasta, dataset, model = folder / "sequences.fa", folder / "x.dataset.h5", folder / f"model{seed}"
     tables = (folder / "responses.tsv", "--split-table", folder / "split.tsv")
     run("prepare", "dataset", fasta, *tables, "-o", dataset, "-q")
-    options = ("-c", folder / "settings.toml", "--seed", seed, "--no-baselines", "--force", "-q")
-    run("train", "promoter", dataset, "-o", model, *options)
+    own = ("-c", folder / "settings.toml", "--no-baselines") if settings else ()
+    run("train", "promoter", dataset, "-o", model, *own, "--seed", seed, "--force", "-q")
     return bioattn.load_model(model).predict(fasta)
 
 
-def copy_sequences(name: str, folder: Path) -> None:
-    records = read_fasta(DATA / name)
-    (folder / "sequences.fa").write_text("".join(f">{r.name}\n{r.sequence}\n" for r in records))
+def read_sequences(*names: str) -> pd.Series:
+    records = [record for name in names for record in read_fasta(DATA / f"{name}.fa.gz")]
+    return pd.Series({record.name: record.sequence for record in records})
 
 
 def interval(statistic: Callable[[np.ndarray], float], clusters: np.ndarray) -> str:
@@ -96,7 +92,7 @@ def rank_r(x: np.ndarray, y: np.ndarray) -> float:
 
 def combinations(folder: Path, seed: int) -> list[dict[str, object]]:
     """r on constructs with a held-out pair of fragments: the model, and a ridge on fragments by place."""
-    copy_sequences("combinations.fa.gz", folder)
+    sequences = read_sequences("combinations")
     table = pd.read_csv(DATA / "combinations.tsv.gz", sep="\t").set_index("name")
     held_by = [
         set(itertools.combinations(sorted(name for name in row if isinstance(name, str)), 2))
@@ -109,8 +105,8 @@ def combinations(folder: Path, seed: int) -> list[dict[str, object]]:
     validation = {pairs[i] for i in order[fifth : fifth + tenth]}
     side = ["test" if own & test else "validation" if own & validation else "train" for own in held_by]
     sides = pd.Series(side, table.index)
-    predicted = train_and_predict(folder, "combinations", sides, table[CONDITIONS], seed).loc[table.index]
-    measured = table[CONDITIONS]
+    predicted = train_and_predict(folder, COMBINATIONS, sequences, sides, table[CONDITIONS], seed)
+    predicted, measured = predicted.loc[table.index], table[CONDITIONS]
     places = pd.get_dummies(table[FRAGMENTS]).to_numpy(float)
     train = (sides != "test").to_numpy()  # the ridge has nothing to choose: validation is training
     mean = measured[train].mean()
@@ -138,59 +134,63 @@ def combinations(folder: Path, seed: int) -> list[dict[str, object]]:
 
 
 def maps(folder: Path, seed: int) -> list[dict[str, object]]:
-    """Spearman of predicted and measured maps at held-out positions, segment by segment."""
-    copy_sequences("variants.fa.gz", folder)
+    """Spearman of predicted and measured maps of an enhancer whose variants were held out, segment by segment."""
+    sequences = read_sequences("combinations", "variants")
     table = pd.read_csv(DATA / "variants.tsv.gz", sep="\t").set_index("variant")
-    responses = pd.read_csv(DATA / "responses.tsv.gz", sep="\t").set_index("variant")[CONDITIONS]
-    position = table["position"].to_numpy()
-    block = (position - 1) // BLOCK
-    predicted = pd.DataFrame(np.nan, table.index, CONDITIONS)
-    for fold in range(FOLDS):
-        held = block % FOLDS == fold
-        flank = ((position - 1 - FLANK) // BLOCK % FOLDS == fold) | (
-            (position - 1 + FLANK) // BLOCK % FOLDS == fold
-        )
-        side = np.where(held, "test", np.where(block % FOLDS == (fold + 3) % FOLDS, "validation", "train"))
-        sides = pd.Series(side, table.index)[held | ~flank]
-        predicted[held] = train_and_predict(folder, "maps", sides, responses, seed).loc[table.index][held]
+    measured = pd.concat(
+        [pd.read_csv(DATA / f"{n}.tsv.gz", sep="\t", index_col=0) for n in ("responses", "combinations")]
+    )[CONDITIONS].dropna()
+    truth = pd.read_csv(DATA / "position_truth.tsv.gz", sep="\t")
     rows: list[dict[str, object]] = []
-    chosen = table["type"] == "substitution"
-    names = ["enhancer", "segment", "position"]
-    columns = pd.concat([table[names], predicted.add_prefix("predicted "), responses], axis=1)[chosen]
-    for (enhancer, segment), of_one in columns.groupby(names[:2]):
-        means = of_one.groupby("position").mean(numeric_only=True).reset_index()
-        measured = (means["light"] - means["dark"]).to_numpy()
-        model = (means["predicted light"] - means["predicted dark"]).to_numpy()
-        places = means["position"].to_numpy()
-        smooth = max(
-            (smoothed(places, measured, width) for width in (5, 10, 20, 40)),
-            key=lambda m: rank_r(m, measured),
-        )
-        blocks = (places - 1) // BLOCK
-        row: dict[str, object] = {
-            "seed": seed,
-            "segment": f"{enhancer} {segment}",
-            "smoothing": rank_r(smooth, measured),
+    for held in sorted(set(table["enhancer"])):
+        of_held = table[table["enhancer"] == held]
+        known = measured[~measured.index.isin(of_held.index)]
+        # Validation: blocks of positions of the other enhancer, and every seventh combination.
+        block = ((table["position"] - 1) // BLOCK % 5 == 2).reindex(known.index)
+        turn = pd.Series(np.arange(len(known)) % 7 == 0, known.index)
+        side = block.where(block.notna(), turn).map({True: "validation", False: "train"})
+        wild = {name: wild_type(sequences, part) for name, part in of_held.groupby("segment")}
+        asked = pd.concat([sequences[of_held.index], pd.Series(wild)])
+        chosen = pd.concat([sequences[known.index], asked])
+        models = {
+            "4-mer ridge": four_mers(sequences[known.index], known, table, asked),
+            "bioattn": train_and_predict(folder, "", chosen, side, measured, seed).loc[asked.index],
         }
-        row["bioattn"] = rank_r(model, measured)
-        row["gain, 95 %"] = interval(partial(gain, rank_r, model, smooth, measured), blocks)
-        for condition, other in itertools.product(CONDITIONS, repeat=2):
-            row[f"{condition} map on {other}"] = rank_r(means[f"predicted {condition}"], means[other])
-        rows.append(row)
+        for segment, part in of_held[of_held["type"] == "substitution"].groupby("segment"):
+            real = truth[(truth["enhancer"] == held) & (truth["segment"] == segment)].set_index("position")
+            wanted, contrast = (real["light"] - real["dark"]).to_numpy(), {}
+            for name, each in models.items():
+                found = (each.loc[part.index] - each.loc[segment]).groupby(part["position"]).mean()
+                contrast[name] = (found["light"] - found["dark"]).to_numpy()
+            row = {name: rank_r(each, wanted) for name, each in contrast.items()}
+            difference = partial(gain, rank_r, contrast["bioattn"], contrast["4-mer ridge"], wanted)
+            blocks = (real.index.to_numpy() - 1) // BLOCK
+            named = {"seed": seed, "segment": f"{held} {segment}", **row}
+            rows.append({**named, "gain, 95 %": interval(difference, blocks)})
     return rows
 
 
-def smoothed(places: np.ndarray, measured: np.ndarray, width: float) -> np.ndarray:
-    """Each position's Gaussian mean over the positions that its fold leaves."""
-    block = (places - 1) // BLOCK
-    found = np.empty(len(places))
-    for at in range(len(places)):
-        own = places[block % FOLDS == block[at] % FOLDS]
-        left = np.abs(places[:, None] - own).min(axis=1) > FLANK
-        found[at] = np.average(
-            measured[left], weights=np.exp(-(((places[left] - places[at]) / width) ** 2) / 2)
-        )
-    return found
+def wild_type(sequences: pd.Series, variants: pd.DataFrame) -> str:
+    """The sequence of a segment: the commonest base of its substitutions at each place."""
+    letters = np.array([list(s) for s in sequences[variants.index[variants["type"] == "substitution"]]])
+    return "".join(pd.DataFrame(letters).mode().iloc[0])
+
+
+def four_mers(
+    known: pd.Series, measured: pd.DataFrame, table: pd.DataFrame, asked: pd.Series
+) -> pd.DataFrame:
+    """A ridge on counts of 4-mers of both strands; a mean for each segment, one for combinations."""
+    other = str.maketrans("ACGT", "TGCA")
+    every = pd.concat([known, asked])
+    words = [[s[i : i + 4] for i in range(len(s) - 3)] for s in every]
+    tallies = [Counter(min(word, word[::-1].translate(other)) for word in each) for each in words]
+    counts = pd.DataFrame(tallies, every.index).fillna(0.0)
+    source = table["enhancer"].str.cat(table["segment"]).reindex(known.index).fillna("combination")
+    features = counts.loc[known.index]
+    centred = features - features.groupby(source).transform("mean")
+    wanted = measured - measured.groupby(source).transform("mean")
+    ridge = RidgeCV(np.logspace(-1, 4, 11), fit_intercept=False).fit(centred, wanted)
+    return pd.DataFrame(ridge.predict(counts.loc[asked.index]), asked.index, CONDITIONS)
 
 
 if __name__ == "__main__":
