@@ -114,10 +114,7 @@ def model_results(
     for seed in options.seeds.split(","):
         model = folder / f"motifs-model-{seed}"
         if not (model / "model.safetensors").exists():
-            run(
-                f"train promoter {dataset} -o {model} {options.train} --no-baselines --device cpu --seed {seed} "
-                f"{threads}"
-            )
+            run(f"train promoter {dataset} -o {model} {options.train} --device cpu --seed {seed} {threads}")
         attention.append(folder / f"motifs-attention-{seed}.h5")
         if not attention[-1].exists():
             run(
