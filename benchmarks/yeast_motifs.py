@@ -17,7 +17,6 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -40,9 +39,9 @@ from bioattn.interpret.motifs.known_motifs import (
     write_known_motifs,
 )
 from bioattn.interpret.motifs.known_motifs import KnownMotifSettings as Settings
+from bioattn.interpret.promoter_maps import PromoterMaps, Quantity, SiteMaps
 from bioattn.models.promoter.training.baselines import Baseline, BaselineData, component_ridge, kmer_ridge
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
-from bioattn.promoters.homology import canonical_columns
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONTRASTS = (
@@ -132,44 +131,46 @@ def model_results(
     return attention, attribution
 
 
-class RidgeSignal:
-    """What mutations do in a linear model of k-mer counts, as a signal: exact, without running it on mutants."""
+def ridge_maps(
+    ridge: Baseline, dataset: PromoterDataset, names: list[str], codes: np.ndarray
+) -> PromoterMaps:
+    """What mutations do in a linear model of k-mer counts: exact, without running it on mutants."""
+    assert ridge.model is not None
+    (block,), length = ridge.model.standardiser.blocks, dataset.length
+    # What one occurrence of each k-mer adds, times the weight of its place.
+    word_KT = (ridge.model.standardiser.factors[0][:, None] * ridge.model.coefficients)[block.columns]
+    place_W = block.weights(length)[: length - block.k + 1]
+    treatments = list(dataset.treatments.names)
 
-    signed = True
+    def read(rows: slice, chosen: list[str]) -> np.ndarray:
+        words = word_KT[:, [treatments.index(name) for name in chosen]]
+        return mutations(np.minimum(codes[rows], 3).astype(np.int64), block.k, words, place_W)[:, None]
 
-    def __init__(self, name: str, ridge: Baseline, dataset: PromoterDataset, genes: list[str]) -> None:
-        model = ridge.model
-        block = model.standardiser.blocks[0] if model is not None else None
-        if model is None or block is None:
-            raise SystemExit(f"{name}: not a model of k-mer counts")
-        self.name, self.genes, self.treatments = name, genes, list(dataset.treatments.names)
-        self.window_length, self._k = dataset.length, block.k
-        features_FT = model.standardiser.factors[0][:, None] * model.coefficients
-        self._word_KT = features_FT[canonical_columns(block.k)]
-        """What one occurrence of each k-mer adds, times the weight of its place."""
-        self._place_W = block.weights(self.window_length)[: self.window_length - block.k + 1]
+    return PromoterMaps(
+        quantity=Quantity.ATTRIBUTION,
+        path=Path(ridge.name),
+        sites=[SiteMaps(name=ridge.name, heads=[ridge.name], read=read)],
+        samples=pd.DataFrame(index=names),
+        treatments=treatments,
+        window_length=length,
+        key_edges=np.arange(length + 1),
+    )
 
-    def blocks(self, mixing_QT: np.ndarray, codes: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """As `bioattn.interpret.motifs.site_differences.PositionSignal` says."""
-        word_KQ = self._word_KT @ mixing_QT.T
-        for start in range(0, len(codes), 100):
-            part = slice(start, min(start + 100, len(codes)))
-            yield part, self._contributions(np.minimum(codes[part], 3).astype(np.int64), word_KQ)
 
-    def _contributions(self, codes_BL: np.ndarray, word_KQ: np.ndarray) -> np.ndarray:
-        """(B, Q, L): minus the mean over the four bases of what the mutation to each does."""
-        windows = codes_BL.shape[1] - self._k + 1
-        digits = 4 ** np.arange(self._k - 1, -1, -1)
-        word_BW = sum(codes_BL[:, i : i + windows] * digit for i, digit in enumerate(digits))
-        present_BWQ = word_KQ[word_BW]
-        contributions_BLQ = np.zeros((*codes_BL.shape, word_KQ.shape[1]))
-        for offset, digit in enumerate(digits):
-            base_BW = codes_BL[:, offset : offset + windows]
-            for step in (1, 2, 3):
-                mutant_BW = word_BW + ((base_BW + step) % 4 - base_BW) * digit
-                change_BWQ = (word_KQ[mutant_BW] - present_BWQ) * self._place_W[:, None]
-                contributions_BLQ[:, offset : offset + windows] -= change_BWQ / 4
-        return contributions_BLQ.transpose(0, 2, 1)
+def mutations(codes_BL: np.ndarray, k: int, word_KT: np.ndarray, place_W: np.ndarray) -> np.ndarray:
+    """(B, T, L): minus the mean over the four bases of what the mutation to each does."""
+    windows = codes_BL.shape[1] - k + 1
+    digits = 4 ** np.arange(k - 1, -1, -1)
+    word_BW = sum(codes_BL[:, i : i + windows] * digit for i, digit in enumerate(digits))
+    present_BWT = word_KT[word_BW]
+    contributions_BLT = np.zeros((*codes_BL.shape, word_KT.shape[1]))
+    for offset, digit in enumerate(digits):
+        base_BW = codes_BL[:, offset : offset + windows]
+        for step in (1, 2, 3):
+            mutant_BW = word_BW + ((base_BW + step) % 4 - base_BW) * digit
+            change_BWT = (word_KT[mutant_BW] - present_BWT) * place_W[:, None]
+            contributions_BLT[:, offset : offset + windows] -= change_BWT / 4
+    return contributions_BLT.transpose(0, 2, 1)
 
 
 def ridge_table(
@@ -194,7 +195,9 @@ def ridge_table(
     data = BaselineData(dataset)
     contrasts = [(contrast.split(":")[0], contrast.split(":")[1]) for contrast in settings.contrasts]
     return pd.concat(
-        score_pairs(RidgeSignal(row.name, row, dataset, names), codes, pairs, located, groups, contrasts)
+        score_pairs(
+            [ridge_maps(row, dataset, names, codes)], codes, pairs, located, groups, contrasts
+        ).assign(signal=row.name)
         for row in (kmer_ridge(data), component_ridge(data))
     )
 
