@@ -64,7 +64,7 @@ class SeedResult:
     """Scores of one seed on one set."""
 
     report: LocalisationReport
-    value_weighted: LocalisationReport
+    weights: LocalisationReport
     scanner: LocalisationReport
     prediction: float
     """Agreement of predictions and responses on the test promoters, mean over treatments."""
@@ -112,15 +112,13 @@ def write_test_promoters(folder: Path) -> Path:
     return path
 
 
-def score(
-    folder: Path, attention: Path, *, value_weighted: bool = False
-) -> tuple[LocalisationReport, pd.DataFrame]:
+def score(folder: Path, attention: Path, *, weights: bool = False) -> tuple[LocalisationReport, pd.DataFrame]:
     report, predictions = score_attention_and_predictions(
         attention,
         folder / "sim" / "truth.tsv",
         dataset=folder / "planted.dataset.h5",
         split="test",
-        value_weighted=value_weighted,
+        weights=weights,
     )
     assert predictions is not None  # a dataset was given
     return report, predictions
@@ -183,7 +181,7 @@ def run_seed(
     model = train(folder / "planted.dataset.h5", folder / "model", seed, given)
     promoters, attention = write_test_promoters(folder), folder / "attention.h5"
     phases = f"--phases {given.phases}"
-    run(f"export attention {model} {promoters} -o {attention} --value-weighted {phases} -q", show=True)
+    run(f"export attention {model} {promoters} -o {attention} {phases} -q", show=True)
     report, predictions = score(folder, attention)
     controls = {"random weights": score(folder, random_weights(folder, model, promoters, seed))[0]}
     if shuffle:
@@ -197,7 +195,7 @@ def run_seed(
     )
     return SeedResult(
         report=report,
-        value_weighted=score(folder, attention, value_weighted=True)[0],
+        weights=score(folder, attention, weights=True)[0],
         scanner=scanner(simulated, genes, CEILING_WIDTHS[0]),
         prediction=float(predictions.loc[ALL, predictions.columns[0]]),
         ceilings=ceilings(simulated, genes),
@@ -230,8 +228,8 @@ def markdown(difficulty: str, results: dict[int, SeedResult], given: argparse.Na
         own, known = values(reports, name), values([seed.scanner for seed in seeds], name)
         rows.append([label, np.mean(own), min(own), np.mean(known), aim])
     for name in ("auroc", "auprc"):
-        own = values([seed.value_weighted for seed in seeds], name)
-        rows.append([f"value-weighted attention, {name.upper()}", np.mean(own), min(own), "", ""])
+        own = values([seed.weights for seed in seeds], name)
+        rows.append([f"attention weights, {name.upper()}", np.mean(own), min(own), "", ""])
     yield table(["measure (test promoters)", "mean", "worst seed", "knowing the motifs", "aim"], rows)
 
     names = ("auroc", "auprc", "top_bin", "top_5_bins", "decoy_auroc")
