@@ -22,6 +22,7 @@ ROWS, COLUMNS = 64, 64
 LEAST_CHANNELS = 16
 """The narrowest product of a tensor core."""
 ALIGNED = 16
+"""Kernels load several numbers at once where rows begin at multiples of so many."""
 
 
 # fmt: off
@@ -154,7 +155,6 @@ def attend(
     num_keys = key.shape[2]
     attended = value.new_empty(num_sequences, num_queries, num_heads, channels).transpose(1, 2)
     sums = query.new_empty(num_sequences, num_heads, num_queries, dtype=torch.float32)
-    # Kernels load several numbers at once where rows begin at multiples of 16.
     padding = 0, -num_keys % ALIGNED
     given = query if bias is None else F.pad(bias, padding).contiguous()
     offset = lives = sums

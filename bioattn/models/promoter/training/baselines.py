@@ -414,7 +414,8 @@ def stacked(
     predictions: Sequence[NDArray[np.floating]],
     guess: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Weights, none below 0, of the sum of predictions that is nearest to what is wanted, where it is known.
+    """Weights, none below 0, of the sum of predictions that is nearest to what is wanted, where it is known
+    (stacking, Breiman 1996).
 
     guess: weights to which they are drawn (ridge); None: to none.
     """

@@ -110,7 +110,7 @@ def report_features(dataset: PromoterDataset, vocabulary: TreatmentVocabulary) -
 
 def chosen_plans(first: Plan, dataset: PromoterDataset, simple: Sequence[Baseline]) -> tuple[list[Plan], str]:
     """The networks to train where no setting was given, and why: a cold one, and for regression without a clear
-    motif a warm one, whose mean is kept where it is better on validation genes.
+    motif a warm one.
 
     Where a single k-mer tells much, gradient descent finds motifs by itself, and a warm network is of no use.
     Different kinds of networks help a mean more than other seeds do: gradient descent finds clear motifs, and a
