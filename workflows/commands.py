@@ -110,7 +110,7 @@ class Step:
     def files(self) -> dict[str, str]:
         """Outputs, with the run record, as `outputs`."""
         first = next(iter(self.outputs.values())).removesuffix("/")
-        return {**self.outputs, **({} if self.prints else {"record": f"{first}.run.json"})}
+        return {**self.outputs, **({} if self.prints else {"record": f"{first}.json"})}
 
     def option(self, name: str) -> str:
         """The option of a parameter."""
@@ -125,7 +125,7 @@ class Step:
         words = [f"bioattn {self.words}"]
         words += [given(name) for name in self.arguments]
         if not self.prints:
-            words += [f"--output {made(first)}", f"--record {made('record')}"]
+            words.append(f"--output {made(first)}")
         words += [f"{self.option(name)} {made(name)}" for name in others if name in self.declared]
         words += [
             f"{self.option(name)} {given(name)}" for name in self.required if name not in self.arguments
@@ -404,6 +404,11 @@ def _lines(indent: int, *lines: str) -> str:
     return "\n".join(" " * indent + line for line in lines)
 
 
+def folder_of(name: str) -> str:
+    """Where an output stands among those of its step: the run record has a folder."""
+    return "bioattn-records/" if name == "record" else ""
+
+
 def process(step: Step) -> str:
     """The Nextflow process of a step: its input is one tuple, its outputs are named."""
     elements = ["val(meta)", *(f"path({name})" for name in (*step.required, *step.optional))]
@@ -412,12 +417,15 @@ def process(step: Step) -> str:
     }
     if step.inside:
         given[step.required[0]] += f"/{step.inside}"
-    files = {name: "${prefix}" + ending.removesuffix("/") for name, ending in step.files.items()}
+    files = {
+        name: f"{folder_of(name)}${{prefix}}{ending.removesuffix('/')}" for name, ending in step.files.items()
+    }
     words = step.line(given.__getitem__, files.__getitem__)
     words = [word.format(sample="${prefix}") if word == step.always else word for word in words]
     words += ["--threads ${task.cpus}"] * ("threads" in step.declared) + ["${args}"]
     words += [f"> {files[name]}" for name in step.outputs][:1] * step.prints
     folders = [file for name, file in files.items() if step.files[name].endswith("/")]
+    made = [*folders, *([] if step.prints else ["bioattn-records"])]
     plain = [file for file in files.values() if file not in folders]
     version = "eval(\"bioattn --version | sed 's/bioattn //'\")"
     prefix = 'prefix = task.ext.prefix ?: "${meta.id}"'
@@ -445,7 +453,7 @@ def process(step: Step) -> str:
             _lines(4, '"""', *_continued(words, " \\\\"), '"""'),
             "",
             _lines(4, "stub:", prefix, '"""'),
-            *([_lines(4, f"mkdir {' '.join(folders)}")] if folders else []),
+            *([_lines(4, f"mkdir {' '.join(made)}")] if made else []),
             *([_lines(4, f"touch {' '.join(plain)}")] if plain else []),
             _lines(4, '"""'),
             "}\n",
@@ -535,7 +543,7 @@ def rule(step: Step) -> str:
 
 def result(step: Step, name: str) -> str:
     """Where a rule writes an output."""
-    return f"results/{{sample}}/{step.name}/{step.files[name].strip('./')}"
+    return f"results/{{sample}}/{step.name}/{folder_of(name)}{step.files[name].strip('./')}"
 
 
 def rule_output(step: Step, name: str) -> str:

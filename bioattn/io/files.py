@@ -52,7 +52,7 @@ def aside_path(path: Path) -> Path:
 
 
 def run_record_path(output: Path) -> Path:
-    """Where the run record of an output stands, unless --record says otherwise."""
+    """Where the run record of an output stands."""
     return output.parent / RECORDS / f"{output.name}.json"
 
 

@@ -51,15 +51,13 @@ def write_run_record(
     command: Sequence[str],
     inputs: Mapping[str, Path],
     seconds: float,
-    record: Path | None = None,
     **figures: Any,
 ) -> None:
-    """Write the run record: command, version, inputs and outputs with digests, seconds and `figures`.
+    """Write `bioattn-records/NAME.json` beside the first output, NAME: command, version, inputs and outputs with
+    digests, seconds and `figures`.
 
     It stands apart from the outputs so that they can be free of clocks and repeat byte for byte. Records of
     earlier runs that wrote the other outputs go: they are of files that are no more.
-
-    record: its name; None: `bioattn-records/<first output>.json` beside the first output.
     """
     first, *others = outputs
     content = {
@@ -76,12 +74,11 @@ def write_run_record(
         "seconds": round(seconds, 3),
         **figures,
     }
-    path = record or run_record_path(first)
-    if record is None:
-        try:
-            path.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise unwritable(path.parent, error) from error
+    path = run_record_path(first)
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritable(path.parent, error) from error
     write_json(path, content)
     for other in others:
         remove_leftover(run_record_path(other))

@@ -102,13 +102,6 @@ _last = partial(typer.Option, rich_help_panel=GROUPS[-1])
 
 def _shared(
     *,
-    record: Annotated[
-        Path | None,
-        _last(
-            help="Record of the run [default: bioattn-records/NAME.json beside the output].", metavar="FILE"
-        ),
-    ] = None,
-    no_record: Annotated[bool, _last("--no-record", help="Write no record of the run.")] = False,
     quiet: Annotated[bool, _last("--quiet", "-q", help="Only warnings and errors on stderr.")] = False,
     verbose: Annotated[bool, _last("--verbose", "-v", help="More detail on stderr.")] = False,
     log_format: Annotated[LogFormat, _last(help="Messages as text or JSON lines.")] = LogFormat.TEXT,
@@ -126,8 +119,6 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
     @wraps(function)
     def run(
         *,
-        record: Path | None,
-        no_record: bool,
         quiet: bool,
         verbose: bool,
         log_format: LogFormat,
@@ -148,12 +139,12 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
                 arguments[one.name] = tuple(map(local_model if one.name == "model" else shipped_model, given))
         is_alone = launch().count == 1
         if is_alone:  # of several processes one says it, once they have met
-            _check(own, arguments, record)
+            _check(own, arguments)
         try:
             with pipes_as_files(own if is_alone else (), arguments) as readable:
                 done = function(reporter, **filled(declared, readable))
-                if done is not None and not no_record:
-                    _write_record(done, reporter.command, own, readable, began, record)
+                if done is not None:
+                    _write_record(done, reporter.command, own, readable, began)
         finally:
             take_bar_away()
         for sentence in () if done is None else done.sentences:
@@ -167,7 +158,7 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
     return run
 
 
-def _check(own: Sequence[Parameter], arguments: Mapping[str, Any], record: Path | None) -> None:
+def _check(own: Sequence[Parameter], arguments: Mapping[str, Any]) -> None:
     """Say that an input is absent, or an output cannot be or is there, before torch is loaded, which takes time.
 
     What else may be wrong with an input is for its reader to say. Raises: BioattnError.
@@ -184,8 +175,6 @@ def _check(own: Sequence[Parameter], arguments: Mapping[str, Any], record: Path 
         except OSError:
             continue
     _check_model_folder(inputs, arguments)
-    if record is not None:
-        check_output(record, given, "--record")
     may_replace = arguments.get("force", True) or arguments.get("resume", False)
     outputs: dict[Path, str] = {}
     for one in own:
@@ -224,10 +213,8 @@ def _write_record(
     own: Sequence[Parameter],
     arguments: Mapping[str, Any],
     began: float,
-    place: Path | None,
 ) -> None:
-    """Write the run record. place: None for the usual one."""
-
+    """Write the run record."""
     inputs: dict[str, Path] = {}
     for one in own:
         name = one.name if one.said.recorded is None else one.said.recorded
@@ -239,7 +226,7 @@ def _write_record(
     if outputs is None:
         outputs = [output] if isinstance(output, Path) and str(output) != "-" else []
     figures = dict(done.figures) | ({} if arguments.get("shard") is None else {"shard": arguments["shard"]})
-    if not outputs or (figures.get("finished_before") and (place or run_record_path(outputs[0])).exists()):
+    if not outputs or (figures.get("finished_before") and run_record_path(outputs[0]).exists()):
         return
     seconds = time.monotonic() - began
-    write_run_record(outputs, command, inputs | dict(done.inputs), seconds, place, **figures)
+    write_run_record(outputs, command, inputs | dict(done.inputs), seconds, **figures)

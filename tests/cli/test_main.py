@@ -18,7 +18,6 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn_cli.main import main
 from bioattn_cli.program import program
-from tests.making import bioattn
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ROOT / "data" / "tiny"
@@ -363,21 +362,3 @@ def test_what_tab_offers_comes_without_torch(words, offered):
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.split()) >= offered
-
-
-def test_a_record_goes_where_it_is_asked_for_or_nowhere(tmp_path, capsys):
-    fasta = tmp_path / "x.fa"
-    fasta.write_text(">a\nACDEFGHIKL\n>b\nACDEFGHIKV\n")
-    words = ("prepare", "msa", fasta, "-o")
-    for name, options in (
-        ("usual", ()),
-        ("named", ("--record", tmp_path / "r.json")),
-        ("none", ("--no-record",)),
-    ):
-        (tmp_path / name).mkdir()
-        assert bioattn(*words, tmp_path / name / "x.a3m", *options) == 0, capsys.readouterr().err
-    record = json.loads((tmp_path / "usual/bioattn-records/x.a3m.json").read_text())
-    assert json.loads((tmp_path / "r.json").read_text())["outputs"].keys() == record["outputs"].keys()
-    assert not list(tmp_path.glob("n*/bioattn-records"))
-    assert bioattn(*words, tmp_path / "y.a3m", "--record", fasta) == 2
-    assert fasta.read_text().startswith(">a")

@@ -16,7 +16,7 @@ from bioattn_cli.main import main
 from bioattn_cli.program import program
 from tests.cli.test_main import every_command
 from tests.conftest import REPOSITORY
-from workflows.commands import BY_WORDS, STEPS, files, result, sources
+from workflows.commands import BY_WORDS, STEPS, files, folder_of, result, sources
 
 DATA = REPOSITORY / "data"
 
@@ -47,14 +47,16 @@ class Runs:
         given = {name: self.given(step, name) for name in step.inputs}
         folder = self.folder / f"{step.name}{len(self.done)}"
         folder.mkdir()
-        made = {name: folder / f"{step.sample}{ending}" for name, ending in step.files.items()}
+        made = {
+            name: folder / f"{folder_of(name)}{step.sample}{ending}" for name, ending in step.files.items()
+        }
         words = step.line(given.__getitem__, lambda name: str(made[name]))
         line = " ".join([*words, step.options, options]).format(sample=step.sample)
         with (folder / "printed").open("w") as printed, redirect_stdout(printed):
             assert main(shlex.split(line)[1:]) == 0, line
         first = next(iter(made.values()))
         (folder / "printed").rename(first if step.prints else self.folder / "printed")
-        assert set(folder.iterdir()) == set(made.values())
+        assert {folder / path.relative_to(folder).parts[0] for path in made.values()} == set(folder.iterdir())
         for name, path in made.items():
             assert path.is_dir() == step.files[name].endswith("/")
         self.done[key] = made

@@ -53,7 +53,7 @@ def test_a_protein_has_its_results(done):
     assert "<svg" in (results / "figures" / "first.heads.svg").read_text()
     assert (results / "reports" / "first.html").stat().st_size > 50_000
     assert (results / "multiqc" / "first" / "bioattn_predictions_mqc.json").is_file()
-    figure = json.loads((results / "figures" / "first.contacts.svg.run.json").read_text())
+    figure = json.loads((results / "figures/bioattn-records/first.contacts.svg.json").read_text())
     assert [entry["file"] for entry in figure["inputs"].values()] == ["first", f"{NAMES[0]}.pdb"]
 
 

@@ -15,7 +15,7 @@ process BIOATTN_PREPARE_PROMOTERS {
     tuple val(meta), path("${prefix}.promoters.fa"), emit: fasta
     tuple val(meta), path("${prefix}.promoters.bed"), emit: bed
     tuple val(meta), path("${prefix}.promoters.audit.tsv"), emit: audit
-    tuple val(meta), path("${prefix}.promoters.fa.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.promoters.fa.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -26,14 +26,14 @@ process BIOATTN_PREPARE_PROMOTERS {
         ${genome} \\
         ${annotation} \\
         --output ${prefix}.promoters.fa \\
-        --record ${prefix}.promoters.fa.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.promoters.fa ${prefix}.promoters.bed ${prefix}.promoters.audit.tsv ${prefix}.promoters.fa.run.json
+    mkdir bioattn-records
+    touch ${prefix}.promoters.fa ${prefix}.promoters.bed ${prefix}.promoters.audit.tsv bioattn-records/${prefix}.promoters.fa.json
     """
 }
 
@@ -48,7 +48,7 @@ process BIOATTN_PREPARE_DATASET {
     output:
     tuple val(meta), path("${prefix}.dataset.h5"), emit: dataset
     tuple val(meta), path("${prefix}.dataset.audit.tsv"), emit: audit
-    tuple val(meta), path("${prefix}.dataset.h5.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.dataset.h5.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -60,7 +60,6 @@ process BIOATTN_PREPARE_DATASET {
         ${promoters} \\
         ${responses} \\
         --output ${prefix}.dataset.h5 \\
-        --record ${prefix}.dataset.h5.run.json \\
         ${treatment_table_option} \\
         ${args}
     """
@@ -68,7 +67,8 @@ process BIOATTN_PREPARE_DATASET {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.dataset.h5 ${prefix}.dataset.audit.tsv ${prefix}.dataset.h5.run.json
+    mkdir bioattn-records
+    touch ${prefix}.dataset.h5 ${prefix}.dataset.audit.tsv bioattn-records/${prefix}.dataset.h5.json
     """
 }
 
@@ -83,7 +83,7 @@ process BIOATTN_PREPARE_TRANSLATION {
     output:
     tuple val(meta), path("${prefix}.dataset.h5"), emit: dataset
     tuple val(meta), path("${prefix}.dataset.audit.tsv"), emit: audit
-    tuple val(meta), path("${prefix}.dataset.h5.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.dataset.h5.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -93,14 +93,14 @@ process BIOATTN_PREPARE_TRANSLATION {
     bioattn prepare translation \\
         ${pairs} \\
         --output ${prefix}.dataset.h5 \\
-        --record ${prefix}.dataset.h5.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.dataset.h5 ${prefix}.dataset.audit.tsv ${prefix}.dataset.h5.run.json
+    mkdir bioattn-records
+    touch ${prefix}.dataset.h5 ${prefix}.dataset.audit.tsv bioattn-records/${prefix}.dataset.h5.json
     """
 }
 
@@ -115,7 +115,7 @@ process BIOATTN_PREPARE_MOLECULES {
     output:
     tuple val(meta), path("${prefix}.dataset.h5"), emit: dataset
     tuple val(meta), path("${prefix}.dataset.audit.tsv"), emit: audit
-    tuple val(meta), path("${prefix}.dataset.h5.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.dataset.h5.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -125,14 +125,14 @@ process BIOATTN_PREPARE_MOLECULES {
     bioattn prepare molecules \\
         ${table} \\
         --output ${prefix}.dataset.h5 \\
-        --record ${prefix}.dataset.h5.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.dataset.h5 ${prefix}.dataset.audit.tsv ${prefix}.dataset.h5.run.json
+    mkdir bioattn-records
+    touch ${prefix}.dataset.h5 ${prefix}.dataset.audit.tsv bioattn-records/${prefix}.dataset.h5.json
     """
 }
 
@@ -147,7 +147,7 @@ process BIOATTN_PREPARE_LANGUAGE {
     output:
     tuple val(meta), path("${prefix}.dataset.h5"), emit: dataset
     tuple val(meta), path("${prefix}.dataset.audit.tsv"), emit: audit
-    tuple val(meta), path("${prefix}.dataset.h5.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.dataset.h5.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -157,14 +157,14 @@ process BIOATTN_PREPARE_LANGUAGE {
     bioattn prepare language \\
         ${fasta} \\
         --output ${prefix}.dataset.h5 \\
-        --record ${prefix}.dataset.h5.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.dataset.h5 ${prefix}.dataset.audit.tsv ${prefix}.dataset.h5.run.json
+    mkdir bioattn-records
+    touch ${prefix}.dataset.h5 ${prefix}.dataset.audit.tsv bioattn-records/${prefix}.dataset.h5.json
     """
 }
 
@@ -179,7 +179,7 @@ process BIOATTN_PREPARE_CONTACTS {
     output:
     tuple val(meta), path("${prefix}.dataset.h5"), emit: dataset
     tuple val(meta), path("${prefix}.dataset.audit.tsv"), emit: audit
-    tuple val(meta), path("${prefix}.dataset.h5.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.dataset.h5.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -189,14 +189,14 @@ process BIOATTN_PREPARE_CONTACTS {
     bioattn prepare contacts \\
         ${pairs}/PAIRS.tsv \\
         --output ${prefix}.dataset.h5 \\
-        --record ${prefix}.dataset.h5.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.dataset.h5 ${prefix}.dataset.audit.tsv ${prefix}.dataset.h5.run.json
+    mkdir bioattn-records
+    touch ${prefix}.dataset.h5 ${prefix}.dataset.audit.tsv bioattn-records/${prefix}.dataset.h5.json
     """
 }
 
@@ -210,7 +210,7 @@ process BIOATTN_PREPARE_TEMPLATES {
 
     output:
     tuple val(meta), path("${prefix}.templates.h5"), emit: templates
-    tuple val(meta), path("${prefix}.templates.h5.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.templates.h5.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -221,14 +221,14 @@ process BIOATTN_PREPARE_TEMPLATES {
         ${query} \\
         ${structures} \\
         --output ${prefix}.templates.h5 \\
-        --record ${prefix}.templates.h5.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.templates.h5 ${prefix}.templates.h5.run.json
+    mkdir bioattn-records
+    touch ${prefix}.templates.h5 bioattn-records/${prefix}.templates.h5.json
     """
 }
 
@@ -243,7 +243,7 @@ process BIOATTN_PREPARE_MSA {
     output:
     tuple val(meta), path("${prefix}.prepared.a3m"), emit: alignment
     tuple val(meta), path("${prefix}.prepared.json"), emit: stats
-    tuple val(meta), path("${prefix}.prepared.a3m.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.prepared.a3m.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -253,7 +253,6 @@ process BIOATTN_PREPARE_MSA {
     bioattn prepare msa \\
         ${source} \\
         --output ${prefix}.prepared.a3m \\
-        --record ${prefix}.prepared.a3m.run.json \\
         --stats ${prefix}.prepared.json \\
         --threads ${task.cpus} \\
         ${args}
@@ -262,7 +261,8 @@ process BIOATTN_PREPARE_MSA {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.prepared.a3m ${prefix}.prepared.json ${prefix}.prepared.a3m.run.json
+    mkdir bioattn-records
+    touch ${prefix}.prepared.a3m ${prefix}.prepared.json bioattn-records/${prefix}.prepared.a3m.json
     """
 }
 
@@ -277,7 +277,7 @@ process BIOATTN_TRAIN_PROMOTER {
 
     output:
     tuple val(meta), path("${prefix}.model"), emit: model
-    tuple val(meta), path("${prefix}.model.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.model.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -288,7 +288,6 @@ process BIOATTN_TRAIN_PROMOTER {
     bioattn train promoter \\
         ${dataset} \\
         --output ${prefix}.model \\
-        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -297,8 +296,8 @@ process BIOATTN_TRAIN_PROMOTER {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.model
-    touch ${prefix}.model.run.json
+    mkdir ${prefix}.model bioattn-records
+    touch bioattn-records/${prefix}.model.json
     """
 }
 
@@ -313,7 +312,7 @@ process BIOATTN_TRAIN_EVOFORMER {
 
     output:
     tuple val(meta), path("${prefix}.model"), emit: model
-    tuple val(meta), path("${prefix}.model.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.model.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -324,7 +323,6 @@ process BIOATTN_TRAIN_EVOFORMER {
     bioattn train evoformer \\
         ${dataset} \\
         --output ${prefix}.model \\
-        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -333,8 +331,8 @@ process BIOATTN_TRAIN_EVOFORMER {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.model
-    touch ${prefix}.model.run.json
+    mkdir ${prefix}.model bioattn-records
+    touch bioattn-records/${prefix}.model.json
     """
 }
 
@@ -349,7 +347,7 @@ process BIOATTN_TRAIN_LANGUAGE {
 
     output:
     tuple val(meta), path("${prefix}.model"), emit: model
-    tuple val(meta), path("${prefix}.model.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.model.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -362,7 +360,6 @@ process BIOATTN_TRAIN_LANGUAGE {
     bioattn train language \\
         ${dataset} \\
         --output ${prefix}.model \\
-        --record ${prefix}.model.run.json \\
         ${start_option} \\
         ${targets_option} \\
         ${config_option} \\
@@ -373,8 +370,8 @@ process BIOATTN_TRAIN_LANGUAGE {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.model
-    touch ${prefix}.model.run.json
+    mkdir ${prefix}.model bioattn-records
+    touch bioattn-records/${prefix}.model.json
     """
 }
 
@@ -389,7 +386,7 @@ process BIOATTN_TRAIN_MOLECULE {
 
     output:
     tuple val(meta), path("${prefix}.model"), emit: model
-    tuple val(meta), path("${prefix}.model.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.model.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -400,7 +397,6 @@ process BIOATTN_TRAIN_MOLECULE {
     bioattn train molecule \\
         ${dataset} \\
         --output ${prefix}.model \\
-        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -409,8 +405,8 @@ process BIOATTN_TRAIN_MOLECULE {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.model
-    touch ${prefix}.model.run.json
+    mkdir ${prefix}.model bioattn-records
+    touch bioattn-records/${prefix}.model.json
     """
 }
 
@@ -425,7 +421,7 @@ process BIOATTN_TRAIN_PHYLOFORMER {
 
     output:
     tuple val(meta), path("${prefix}.model"), emit: model
-    tuple val(meta), path("${prefix}.model.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.model.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -436,7 +432,6 @@ process BIOATTN_TRAIN_PHYLOFORMER {
     bioattn train phyloformer \\
         ${pairs}/PAIRS.tsv \\
         --output ${prefix}.model \\
-        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -445,8 +440,8 @@ process BIOATTN_TRAIN_PHYLOFORMER {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.model
-    touch ${prefix}.model.run.json
+    mkdir ${prefix}.model bioattn-records
+    touch bioattn-records/${prefix}.model.json
     """
 }
 
@@ -461,7 +456,7 @@ process BIOATTN_TRAIN_TRANSLATION {
 
     output:
     tuple val(meta), path("${prefix}.model"), emit: model
-    tuple val(meta), path("${prefix}.model.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.model.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -472,7 +467,6 @@ process BIOATTN_TRAIN_TRANSLATION {
     bioattn train translation \\
         ${dataset} \\
         --output ${prefix}.model \\
-        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -481,8 +475,8 @@ process BIOATTN_TRAIN_TRANSLATION {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.model
-    touch ${prefix}.model.run.json
+    mkdir ${prefix}.model bioattn-records
+    touch bioattn-records/${prefix}.model.json
     """
 }
 
@@ -497,7 +491,7 @@ process BIOATTN_TRAIN_MEMORY {
 
     output:
     tuple val(meta), path("${prefix}.model"), emit: model
-    tuple val(meta), path("${prefix}.model.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.model.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -508,7 +502,6 @@ process BIOATTN_TRAIN_MEMORY {
     bioattn train memory \\
         ${facts} \\
         --output ${prefix}.model \\
-        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -517,8 +510,8 @@ process BIOATTN_TRAIN_MEMORY {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.model
-    touch ${prefix}.model.run.json
+    mkdir ${prefix}.model bioattn-records
+    touch bioattn-records/${prefix}.model.json
     """
 }
 
@@ -533,7 +526,7 @@ process BIOATTN_TRAIN_DIFFUSION {
 
     output:
     tuple val(meta), path("${prefix}.model"), emit: model
-    tuple val(meta), path("${prefix}.model.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.model.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -544,7 +537,6 @@ process BIOATTN_TRAIN_DIFFUSION {
     bioattn train diffusion \\
         ${dataset} \\
         --output ${prefix}.model \\
-        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -553,8 +545,8 @@ process BIOATTN_TRAIN_DIFFUSION {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.model
-    touch ${prefix}.model.run.json
+    mkdir ${prefix}.model bioattn-records
+    touch bioattn-records/${prefix}.model.json
     """
 }
 
@@ -569,7 +561,7 @@ process BIOATTN_RUN_PROMOTER {
 
     output:
     tuple val(meta), path("${prefix}.predictions.tsv"), emit: predictions
-    tuple val(meta), path("${prefix}.predictions.tsv.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.predictions.tsv.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -580,7 +572,6 @@ process BIOATTN_RUN_PROMOTER {
         ${model} \\
         ${sequences} \\
         --output ${prefix}.predictions.tsv \\
-        --record ${prefix}.predictions.tsv.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -588,7 +579,8 @@ process BIOATTN_RUN_PROMOTER {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.predictions.tsv ${prefix}.predictions.tsv.run.json
+    mkdir bioattn-records
+    touch ${prefix}.predictions.tsv bioattn-records/${prefix}.predictions.tsv.json
     """
 }
 
@@ -604,7 +596,7 @@ process BIOATTN_RUN_EVOFORMER {
     output:
     tuple val(meta), path("${prefix}.prediction"), emit: prediction
     tuple val(meta), path("${prefix}.attention.h5"), emit: attention
-    tuple val(meta), path("${prefix}.prediction.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.prediction.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -616,7 +608,6 @@ process BIOATTN_RUN_EVOFORMER {
     bioattn run evoformer \\
         ${alignment} \\
         --output ${prefix}.prediction \\
-        --record ${prefix}.prediction.run.json \\
         --attention ${prefix}.attention.h5 \\
         ${model_option} \\
         ${templates_option} \\
@@ -627,8 +618,8 @@ process BIOATTN_RUN_EVOFORMER {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.prediction
-    touch ${prefix}.attention.h5 ${prefix}.prediction.run.json
+    mkdir ${prefix}.prediction bioattn-records
+    touch ${prefix}.attention.h5 bioattn-records/${prefix}.prediction.json
     """
 }
 
@@ -644,7 +635,7 @@ process BIOATTN_RUN_LANGUAGE {
     output:
     tuple val(meta), path("${prefix}.scores.tsv"), emit: scores
     tuple val(meta), path("${prefix}.embeddings.h5"), emit: embeddings
-    tuple val(meta), path("${prefix}.scores.tsv.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.scores.tsv.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -655,7 +646,6 @@ process BIOATTN_RUN_LANGUAGE {
         ${model} \\
         ${sequences} \\
         --output ${prefix}.scores.tsv \\
-        --record ${prefix}.scores.tsv.run.json \\
         --embeddings ${prefix}.embeddings.h5 \\
         --threads ${task.cpus} \\
         ${args}
@@ -664,7 +654,8 @@ process BIOATTN_RUN_LANGUAGE {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.scores.tsv ${prefix}.embeddings.h5 ${prefix}.scores.tsv.run.json
+    mkdir bioattn-records
+    touch ${prefix}.scores.tsv ${prefix}.embeddings.h5 bioattn-records/${prefix}.scores.tsv.json
     """
 }
 
@@ -680,7 +671,7 @@ process BIOATTN_RUN_PHYLOFORMER {
     output:
     tuple val(meta), path("${prefix}.phylogeny"), emit: phylogeny
     tuple val(meta), path("${prefix}.attention.h5"), emit: attention
-    tuple val(meta), path("${prefix}.phylogeny.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.phylogeny.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -690,7 +681,6 @@ process BIOATTN_RUN_PHYLOFORMER {
     bioattn run phyloformer \\
         ${alignment} \\
         --output ${prefix}.phylogeny \\
-        --record ${prefix}.phylogeny.run.json \\
         --attention ${prefix}.attention.h5 \\
         --model ${model} \\
         --threads ${task.cpus} \\
@@ -700,8 +690,8 @@ process BIOATTN_RUN_PHYLOFORMER {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.phylogeny
-    touch ${prefix}.attention.h5 ${prefix}.phylogeny.run.json
+    mkdir ${prefix}.phylogeny bioattn-records
+    touch ${prefix}.attention.h5 bioattn-records/${prefix}.phylogeny.json
     """
 }
 
@@ -716,7 +706,7 @@ process BIOATTN_RUN_TRANSLATION {
 
     output:
     tuple val(meta), path("${prefix}.outputs.fa"), emit: outputs
-    tuple val(meta), path("${prefix}.outputs.fa.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.outputs.fa.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -727,7 +717,6 @@ process BIOATTN_RUN_TRANSLATION {
         ${model} \\
         ${sources} \\
         --output ${prefix}.outputs.fa \\
-        --record ${prefix}.outputs.fa.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -735,7 +724,8 @@ process BIOATTN_RUN_TRANSLATION {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.outputs.fa ${prefix}.outputs.fa.run.json
+    mkdir bioattn-records
+    touch ${prefix}.outputs.fa bioattn-records/${prefix}.outputs.fa.json
     """
 }
 
@@ -750,7 +740,7 @@ process BIOATTN_RUN_MOLECULE {
 
     output:
     tuple val(meta), path("${prefix}.predictions.tsv"), emit: predictions
-    tuple val(meta), path("${prefix}.predictions.tsv.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.predictions.tsv.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -761,7 +751,6 @@ process BIOATTN_RUN_MOLECULE {
         ${model} \\
         ${table} \\
         --output ${prefix}.predictions.tsv \\
-        --record ${prefix}.predictions.tsv.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -769,7 +758,8 @@ process BIOATTN_RUN_MOLECULE {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.predictions.tsv ${prefix}.predictions.tsv.run.json
+    mkdir bioattn-records
+    touch ${prefix}.predictions.tsv bioattn-records/${prefix}.predictions.tsv.json
     """
 }
 
@@ -785,7 +775,7 @@ process BIOATTN_RUN_MEMORY {
     output:
     tuple val(meta), path("${prefix}.answers.tsv"), emit: answers
     tuple val(meta), path("${prefix}.attention.h5"), emit: attention
-    tuple val(meta), path("${prefix}.answers.tsv.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.answers.tsv.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -796,7 +786,6 @@ process BIOATTN_RUN_MEMORY {
         ${model} \\
         ${facts} \\
         --output ${prefix}.answers.tsv \\
-        --record ${prefix}.answers.tsv.run.json \\
         --attention ${prefix}.attention.h5 \\
         --threads ${task.cpus} \\
         ${args}
@@ -805,7 +794,8 @@ process BIOATTN_RUN_MEMORY {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.answers.tsv ${prefix}.attention.h5 ${prefix}.answers.tsv.run.json
+    mkdir bioattn-records
+    touch ${prefix}.answers.tsv ${prefix}.attention.h5 bioattn-records/${prefix}.answers.tsv.json
     """
 }
 
@@ -820,7 +810,7 @@ process BIOATTN_GENERATE_PROMOTERS {
 
     output:
     tuple val(meta), path("${prefix}.designs.fa"), emit: designs
-    tuple val(meta), path("${prefix}.designs.fa.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.designs.fa.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -830,7 +820,6 @@ process BIOATTN_GENERATE_PROMOTERS {
     bioattn generate promoters \\
         ${model} \\
         --output ${prefix}.designs.fa \\
-        --record ${prefix}.designs.fa.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -838,7 +827,8 @@ process BIOATTN_GENERATE_PROMOTERS {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.designs.fa ${prefix}.designs.fa.run.json
+    mkdir bioattn-records
+    touch ${prefix}.designs.fa bioattn-records/${prefix}.designs.fa.json
     """
 }
 
@@ -853,7 +843,7 @@ process BIOATTN_GENERATE_LANGUAGE {
 
     output:
     tuple val(meta), path("${prefix}.generated.fa"), emit: sequences
-    tuple val(meta), path("${prefix}.generated.fa.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.generated.fa.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -863,7 +853,6 @@ process BIOATTN_GENERATE_LANGUAGE {
     bioattn generate language \\
         ${model} \\
         --output ${prefix}.generated.fa \\
-        --record ${prefix}.generated.fa.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -871,7 +860,8 @@ process BIOATTN_GENERATE_LANGUAGE {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.generated.fa ${prefix}.generated.fa.run.json
+    mkdir bioattn-records
+    touch ${prefix}.generated.fa bioattn-records/${prefix}.generated.fa.json
     """
 }
 
@@ -886,7 +876,7 @@ process BIOATTN_EXPORT_ATTENTION {
 
     output:
     tuple val(meta), path("${prefix}.attention.h5"), emit: attention
-    tuple val(meta), path("${prefix}.attention.h5.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.attention.h5.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -897,7 +887,6 @@ process BIOATTN_EXPORT_ATTENTION {
         ${model} \\
         ${sequences} \\
         --output ${prefix}.attention.h5 \\
-        --record ${prefix}.attention.h5.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -905,7 +894,8 @@ process BIOATTN_EXPORT_ATTENTION {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.attention.h5 ${prefix}.attention.h5.run.json
+    mkdir bioattn-records
+    touch ${prefix}.attention.h5 bioattn-records/${prefix}.attention.h5.json
     """
 }
 
@@ -919,7 +909,7 @@ process BIOATTN_EXPORT_ARRAYS {
 
     output:
     tuple val(meta), path("${prefix}.arrays"), emit: arrays
-    tuple val(meta), path("${prefix}.arrays.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.arrays.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -929,15 +919,14 @@ process BIOATTN_EXPORT_ARRAYS {
     bioattn export arrays \\
         ${file} \\
         --output ${prefix}.arrays \\
-        --record ${prefix}.arrays.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.arrays
-    touch ${prefix}.arrays.run.json
+    mkdir ${prefix}.arrays bioattn-records
+    touch bioattn-records/${prefix}.arrays.json
     """
 }
 
@@ -951,7 +940,7 @@ process BIOATTN_EXPORT_CONTACTS {
 
     output:
     tuple val(meta), path("${prefix}.contacts.tsv"), emit: contacts
-    tuple val(meta), path("${prefix}.contacts.tsv.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.contacts.tsv.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -962,7 +951,6 @@ process BIOATTN_EXPORT_CONTACTS {
     bioattn export contacts \\
         ${attention} \\
         --output ${prefix}.contacts.tsv \\
-        --record ${prefix}.contacts.tsv.run.json \\
         ${regression_option} \\
         ${args}
     """
@@ -970,7 +958,8 @@ process BIOATTN_EXPORT_CONTACTS {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.contacts.tsv ${prefix}.contacts.tsv.run.json
+    mkdir bioattn-records
+    touch ${prefix}.contacts.tsv bioattn-records/${prefix}.contacts.tsv.json
     """
 }
 
@@ -984,7 +973,7 @@ process BIOATTN_EXPORT_MOTIFS {
 
     output:
     tuple val(meta), path("${prefix}.motifs"), emit: motifs
-    tuple val(meta), path("${prefix}.motifs.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.motifs.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -996,7 +985,6 @@ process BIOATTN_EXPORT_MOTIFS {
     bioattn export motifs \\
         ${files} \\
         --output ${prefix}.motifs \\
-        --record ${prefix}.motifs.run.json \\
         ${promoters_option} \\
         ${database_option} \\
         ${args}
@@ -1005,8 +993,8 @@ process BIOATTN_EXPORT_MOTIFS {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.motifs
-    touch ${prefix}.motifs.run.json
+    mkdir ${prefix}.motifs bioattn-records
+    touch bioattn-records/${prefix}.motifs.json
     """
 }
 
@@ -1020,7 +1008,7 @@ process BIOATTN_EXPORT_PARAMETERS {
 
     output:
     tuple val(meta), path("${prefix}.parameters.npz"), emit: parameters
-    tuple val(meta), path("${prefix}.parameters.npz.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.parameters.npz.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1030,14 +1018,14 @@ process BIOATTN_EXPORT_PARAMETERS {
     bioattn export parameters \\
         ${model} \\
         --output ${prefix}.parameters.npz \\
-        --record ${prefix}.parameters.npz.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.parameters.npz ${prefix}.parameters.npz.run.json
+    mkdir bioattn-records
+    touch ${prefix}.parameters.npz bioattn-records/${prefix}.parameters.npz.json
     """
 }
 
@@ -1051,7 +1039,7 @@ process BIOATTN_EXPORT_STRUCTURE {
 
     output:
     tuple val(meta), path("${prefix}.painted.pdb"), emit: structure
-    tuple val(meta), path("${prefix}.painted.pdb.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.painted.pdb.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1062,14 +1050,14 @@ process BIOATTN_EXPORT_STRUCTURE {
         ${attention} \\
         ${structure} \\
         --output ${prefix}.painted.pdb \\
-        --record ${prefix}.painted.pdb.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.painted.pdb ${prefix}.painted.pdb.run.json
+    mkdir bioattn-records
+    touch ${prefix}.painted.pdb bioattn-records/${prefix}.painted.pdb.json
     """
 }
 
@@ -1083,7 +1071,7 @@ process BIOATTN_EXPORT_TRACKS {
 
     output:
     tuple val(meta), path("${prefix}.tracks"), emit: tracks
-    tuple val(meta), path("${prefix}.tracks.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.tracks.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1093,15 +1081,14 @@ process BIOATTN_EXPORT_TRACKS {
     bioattn export tracks \\
         ${attention} \\
         --output ${prefix}.tracks \\
-        --record ${prefix}.tracks.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.tracks
-    touch ${prefix}.tracks.run.json
+    mkdir ${prefix}.tracks bioattn-records
+    touch bioattn-records/${prefix}.tracks.json
     """
 }
 
@@ -1116,7 +1103,7 @@ process BIOATTN_EXPLAIN_ATTRIBUTION {
 
     output:
     tuple val(meta), path("${prefix}.attribution.h5"), emit: attribution
-    tuple val(meta), path("${prefix}.attribution.h5.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.attribution.h5.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1127,7 +1114,6 @@ process BIOATTN_EXPLAIN_ATTRIBUTION {
         ${model} \\
         ${promoters} \\
         --output ${prefix}.attribution.h5 \\
-        --record ${prefix}.attribution.h5.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -1135,7 +1121,8 @@ process BIOATTN_EXPLAIN_ATTRIBUTION {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.attribution.h5 ${prefix}.attribution.h5.run.json
+    mkdir bioattn-records
+    touch ${prefix}.attribution.h5 bioattn-records/${prefix}.attribution.h5.json
     """
 }
 
@@ -1150,7 +1137,7 @@ process BIOATTN_EXPLAIN_HEADS {
 
     output:
     tuple val(meta), path("${prefix}.heads"), emit: heads
-    tuple val(meta), path("${prefix}.heads.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.heads.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1161,7 +1148,6 @@ process BIOATTN_EXPLAIN_HEADS {
         ${model} \\
         ${dataset} \\
         --output ${prefix}.heads \\
-        --record ${prefix}.heads.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -1169,8 +1155,8 @@ process BIOATTN_EXPLAIN_HEADS {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.heads
-    touch ${prefix}.heads.run.json
+    mkdir ${prefix}.heads bioattn-records
+    touch bioattn-records/${prefix}.heads.json
     """
 }
 
@@ -1184,7 +1170,7 @@ process BIOATTN_EXPLAIN_RESPONSE_CURVE {
 
     output:
     tuple val(meta), path("${prefix}.curves.json"), emit: curves
-    tuple val(meta), path("${prefix}.curves.json.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.curves.json.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1195,14 +1181,14 @@ process BIOATTN_EXPLAIN_RESPONSE_CURVE {
         ${responses} \\
         ${treatment_table} \\
         --output ${prefix}.curves.json \\
-        --record ${prefix}.curves.json.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.curves.json ${prefix}.curves.json.run.json
+    mkdir bioattn-records
+    touch ${prefix}.curves.json bioattn-records/${prefix}.curves.json.json
     """
 }
 
@@ -1216,7 +1202,7 @@ process BIOATTN_EXPLAIN_MOTIFS {
 
     output:
     tuple val(meta), path("${prefix}.known-motifs.tsv"), emit: motifs
-    tuple val(meta), path("${prefix}.known-motifs.tsv.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.known-motifs.tsv.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1226,7 +1212,6 @@ process BIOATTN_EXPLAIN_MOTIFS {
     bioattn explain motifs \\
         ${results} \\
         --output ${prefix}.known-motifs.tsv \\
-        --record ${prefix}.known-motifs.tsv.run.json \\
         --expected ${expected} \\
         ${args}
     """
@@ -1234,7 +1219,8 @@ process BIOATTN_EXPLAIN_MOTIFS {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.known-motifs.tsv ${prefix}.known-motifs.tsv.run.json
+    mkdir bioattn-records
+    touch ${prefix}.known-motifs.tsv bioattn-records/${prefix}.known-motifs.tsv.json
     """
 }
 
@@ -1249,7 +1235,7 @@ process BIOATTN_EXPLAIN_CHECK {
 
     output:
     tuple val(meta), path("${prefix}.check.json"), emit: check
-    tuple val(meta), path("${prefix}.check.json.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.check.json.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1261,7 +1247,6 @@ process BIOATTN_EXPLAIN_CHECK {
         ${model} \\
         ${promoters} \\
         --output ${prefix}.check.json \\
-        --record ${prefix}.check.json.run.json \\
         ${dataset_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -1270,7 +1255,8 @@ process BIOATTN_EXPLAIN_CHECK {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.check.json ${prefix}.check.json.run.json
+    mkdir bioattn-records
+    touch ${prefix}.check.json bioattn-records/${prefix}.check.json.json
     """
 }
 
@@ -1284,7 +1270,7 @@ process BIOATTN_PLOT {
 
     output:
     tuple val(meta), path("${prefix}.svg"), emit: figure
-    tuple val(meta), path("${prefix}.svg.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.svg.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1294,14 +1280,14 @@ process BIOATTN_PLOT {
     bioattn plot \\
         ${files} \\
         --output ${prefix}.svg \\
-        --record ${prefix}.svg.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.svg ${prefix}.svg.run.json
+    mkdir bioattn-records
+    touch ${prefix}.svg bioattn-records/${prefix}.svg.json
     """
 }
 
@@ -1315,7 +1301,7 @@ process BIOATTN_REPORT {
 
     output:
     tuple val(meta), path("${prefix}.report.html"), emit: html
-    tuple val(meta), path("${prefix}.report.html.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.report.html.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1326,7 +1312,6 @@ process BIOATTN_REPORT {
     bioattn report \\
         ${inputs} \\
         --output ${prefix}.report.html \\
-        --record ${prefix}.report.html.run.json \\
         ${annotation_option} \\
         ${args}
     """
@@ -1334,7 +1319,8 @@ process BIOATTN_REPORT {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.report.html ${prefix}.report.html.run.json
+    mkdir bioattn-records
+    touch ${prefix}.report.html bioattn-records/${prefix}.report.html.json
     """
 }
 
@@ -1348,7 +1334,7 @@ process BIOATTN_REPORT_MULTIQC {
 
     output:
     tuple val(meta), path("${prefix}.multiqc"), emit: multiqc
-    tuple val(meta), path("${prefix}.multiqc.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.multiqc.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1358,7 +1344,6 @@ process BIOATTN_REPORT_MULTIQC {
     bioattn report \\
         ${inputs} \\
         --output ${prefix}.multiqc \\
-        --record ${prefix}.multiqc.run.json \\
         --title ${prefix} \\
         ${args}
     """
@@ -1366,8 +1351,8 @@ process BIOATTN_REPORT_MULTIQC {
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.multiqc
-    touch ${prefix}.multiqc.run.json
+    mkdir ${prefix}.multiqc bioattn-records
+    touch bioattn-records/${prefix}.multiqc.json
     """
 }
 
@@ -1440,7 +1425,7 @@ process BIOATTN_MERGE {
 
     output:
     tuple val(meta), path("${prefix}.attention.h5"), emit: attention
-    tuple val(meta), path("${prefix}.attention.h5.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.attention.h5.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1450,14 +1435,14 @@ process BIOATTN_MERGE {
     bioattn merge \\
         ${parts} \\
         --output ${prefix}.attention.h5 \\
-        --record ${prefix}.attention.h5.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.attention.h5 ${prefix}.attention.h5.run.json
+    mkdir bioattn-records
+    touch ${prefix}.attention.h5 bioattn-records/${prefix}.attention.h5.json
     """
 }
 
@@ -1471,7 +1456,7 @@ process BIOATTN_SIMULATE_PROMOTERS {
 
     output:
     tuple val(meta), path("${prefix}.simulated"), emit: simulation
-    tuple val(meta), path("${prefix}.simulated.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.simulated.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1480,15 +1465,14 @@ process BIOATTN_SIMULATE_PROMOTERS {
     """
     bioattn simulate promoters \\
         --output ${prefix}.simulated \\
-        --record ${prefix}.simulated.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.simulated
-    touch ${prefix}.simulated.run.json
+    mkdir ${prefix}.simulated bioattn-records
+    touch bioattn-records/${prefix}.simulated.json
     """
 }
 
@@ -1502,7 +1486,7 @@ process BIOATTN_SIMULATE_LANGUAGE {
 
     output:
     tuple val(meta), path("${prefix}.sequences"), emit: sequences
-    tuple val(meta), path("${prefix}.sequences.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.sequences.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1511,15 +1495,14 @@ process BIOATTN_SIMULATE_LANGUAGE {
     """
     bioattn simulate language \\
         --output ${prefix}.sequences \\
-        --record ${prefix}.sequences.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.sequences
-    touch ${prefix}.sequences.run.json
+    mkdir ${prefix}.sequences bioattn-records
+    touch bioattn-records/${prefix}.sequences.json
     """
 }
 
@@ -1533,7 +1516,7 @@ process BIOATTN_SIMULATE_MOLECULES {
 
     output:
     tuple val(meta), path("${prefix}.molecules"), emit: molecules
-    tuple val(meta), path("${prefix}.molecules.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.molecules.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1542,15 +1525,14 @@ process BIOATTN_SIMULATE_MOLECULES {
     """
     bioattn simulate molecules \\
         --output ${prefix}.molecules \\
-        --record ${prefix}.molecules.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.molecules
-    touch ${prefix}.molecules.run.json
+    mkdir ${prefix}.molecules bioattn-records
+    touch bioattn-records/${prefix}.molecules.json
     """
 }
 
@@ -1564,7 +1546,7 @@ process BIOATTN_SIMULATE_TRANSLATION {
 
     output:
     tuple val(meta), path("${prefix}.pairs"), emit: pairs
-    tuple val(meta), path("${prefix}.pairs.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.pairs.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1573,15 +1555,14 @@ process BIOATTN_SIMULATE_TRANSLATION {
     """
     bioattn simulate translation \\
         --output ${prefix}.pairs \\
-        --record ${prefix}.pairs.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.pairs
-    touch ${prefix}.pairs.run.json
+    mkdir ${prefix}.pairs bioattn-records
+    touch bioattn-records/${prefix}.pairs.json
     """
 }
 
@@ -1595,7 +1576,7 @@ process BIOATTN_SIMULATE_TREES {
 
     output:
     tuple val(meta), path("${prefix}.trees"), emit: trees
-    tuple val(meta), path("${prefix}.trees.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.trees.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1604,15 +1585,14 @@ process BIOATTN_SIMULATE_TREES {
     """
     bioattn simulate trees \\
         --output ${prefix}.trees \\
-        --record ${prefix}.trees.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.trees
-    touch ${prefix}.trees.run.json
+    mkdir ${prefix}.trees bioattn-records
+    touch bioattn-records/${prefix}.trees.json
     """
 }
 
@@ -1626,7 +1606,7 @@ process BIOATTN_SIMULATE_MSA {
 
     output:
     tuple val(meta), path("${prefix}.families"), emit: families
-    tuple val(meta), path("${prefix}.families.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.families.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1635,15 +1615,14 @@ process BIOATTN_SIMULATE_MSA {
     """
     bioattn simulate msa \\
         --output ${prefix}.families \\
-        --record ${prefix}.families.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    mkdir ${prefix}.families
-    touch ${prefix}.families.run.json
+    mkdir ${prefix}.families bioattn-records
+    touch bioattn-records/${prefix}.families.json
     """
 }
 
@@ -1657,7 +1636,7 @@ process BIOATTN_SIMULATE_SCORE {
 
     output:
     tuple val(meta), path("${prefix}.scores.json"), emit: scores
-    tuple val(meta), path("${prefix}.scores.json.run.json"), emit: record
+    tuple val(meta), path("bioattn-records/${prefix}.scores.json.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1668,14 +1647,14 @@ process BIOATTN_SIMULATE_SCORE {
         ${attention} \\
         ${truth} \\
         --output ${prefix}.scores.json \\
-        --record ${prefix}.scores.json.run.json \\
         ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.scores.json ${prefix}.scores.json.run.json
+    mkdir bioattn-records
+    touch ${prefix}.scores.json bioattn-records/${prefix}.scores.json.json
     """
 }
 

@@ -7,7 +7,7 @@ rule attention:
         promoters=rules.promoters.output.fasta,
     output:
         attention="results/seed{seed}/attention.h5",
-        record="results/seed{seed}/attention.h5.run.json",
+        record="results/seed{seed}/bioattn-records/attention.h5.json",
     log:
         "logs/seed{seed}/attention.log",
     benchmark:
@@ -29,7 +29,6 @@ rule attention:
         "Writing the attention of all promoters"
     shell:
         "bioattn export attention {input.model:q} {input.promoters:q} --output {output.attention:q}"
-        " --record {output.record:q}"
         " --phases {params.phases} {params.options} --device {resources.device} --threads {threads} --resume"
         " > {log:q} 2>&1"
 
@@ -41,7 +40,7 @@ rule attribution:
         genes=[] if EXPLAINED in (None, "all") else EXPLAINED,
     output:
         attribution="results/seed{seed}/attribution.h5",
-        record="results/seed{seed}/attribution.h5.run.json",
+        record="results/seed{seed}/bioattn-records/attribution.h5.json",
     log:
         "logs/seed{seed}/attribution.log",
     benchmark:
@@ -63,6 +62,5 @@ rule attribution:
         "Explaining predictions base by base"
     shell:
         "bioattn explain attribution {input.model:q} {input.promoters:q} --output {output.attribution:q}"
-        " --record {output.record:q}"
         " {params.genes} {params.options} --device {resources.device} --threads {threads} --resume"
         " > {log:q} 2>&1"

@@ -11,7 +11,7 @@ rule attention_shard:
         promoters=rules.promoters.output.fasta,
     output:
         attention=temp("results/seed{seed}/attention-shards/{scatteritem}.h5"),
-        record=temp("results/seed{seed}/attention-shards/{scatteritem}.h5.run.json"),
+        record=temp("results/seed{seed}/attention-shards/bioattn-records/{scatteritem}.h5.json"),
     log:
         "logs/seed{seed}/attention/{scatteritem}.log",
     benchmark:
@@ -34,7 +34,6 @@ rule attention_shard:
         "Writing the attention of all promoters: shard {params.shard}"
     shell:
         "bioattn export attention {input.model:q} {input.promoters:q} --shard {params.shard} --output {output.attention:q}"
-        " --record {output.record:q}"
         " --phases {params.phases} {params.options} --device {resources.device} --threads {threads} --resume"
         " > {log:q} 2>&1"
 
@@ -44,7 +43,7 @@ rule attention:
         gather.promoters("results/seed{{seed}}/attention-shards/{scatteritem}.h5"),
     output:
         attention="results/seed{seed}/attention.h5",
-        record="results/seed{seed}/attention.h5.run.json",
+        record="results/seed{seed}/bioattn-records/attention.h5.json",
     log:
         "logs/seed{seed}/attention.log",
     benchmark:
@@ -60,7 +59,7 @@ rule attention:
     message:
         "Joining the shards of attention"
     shell:
-        "bioattn merge {input:q} --output {output.attention:q}" " --record {output.record:q} > {log:q} 2>&1"
+        "bioattn merge {input:q} --output {output.attention:q} > {log:q} 2>&1"
 
 
 rule attribution_shard:
@@ -70,7 +69,7 @@ rule attribution_shard:
         genes=[] if EXPLAINED in (None, "all") else EXPLAINED,
     output:
         attribution=temp("results/seed{seed}/attribution-shards/{scatteritem}.h5"),
-        record=temp("results/seed{seed}/attribution-shards/{scatteritem}.h5.run.json"),
+        record=temp("results/seed{seed}/attribution-shards/bioattn-records/{scatteritem}.h5.json"),
     log:
         "logs/seed{seed}/attribution/{scatteritem}.log",
     benchmark:
@@ -93,7 +92,6 @@ rule attribution_shard:
         "Explaining predictions base by base: shard {params.shard}"
     shell:
         "bioattn explain attribution {input.model:q} {input.promoters:q} --shard {params.shard} --output {output.attribution:q}"
-        " --record {output.record:q}"
         " {params.genes} {params.options} --device {resources.device} --threads {threads} --resume"
         " > {log:q} 2>&1"
 
@@ -103,7 +101,7 @@ rule attribution:
         gather.promoters("results/seed{{seed}}/attribution-shards/{scatteritem}.h5"),
     output:
         attribution="results/seed{seed}/attribution.h5",
-        record="results/seed{seed}/attribution.h5.run.json",
+        record="results/seed{seed}/bioattn-records/attribution.h5.json",
     log:
         "logs/seed{seed}/attribution.log",
     benchmark:
@@ -119,4 +117,4 @@ rule attribution:
     message:
         "Joining the shards of attribution"
     shell:
-        "bioattn merge {input:q} --output {output.attribution:q}" " --record {output.record:q} > {log:q} 2>&1"
+        "bioattn merge {input:q} --output {output.attribution:q} > {log:q} 2>&1"
