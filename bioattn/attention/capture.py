@@ -31,7 +31,8 @@ class AttentionReceiver(Protocol):
         same shape, or None.
 
         tile: which slice of one of its axes the weights are; None = all of it. Tiles come in order. Whoever keeps
-        what it gets copies it: the memory may be used again for the next tile.
+        what it gets copies it: the memory may be used again for the next tile, that of `MapTiles` for the next but
+        one.
 
         Of a site that contributes, `value_weighted` is what each key contributes, with its sign. Elsewhere
         value-weighted attention is the weight times the Euclidean norm of the value vector it multiplies

@@ -1,7 +1,7 @@
 """Weights that are handed over though they do not fit into memory: of one head and some queries at a time.
 
-One buffer takes all tiles, one after the other: memory that is touched for the first time costs more than the
-weights in it. As in `bioattn.attention.cpu.tiles` no maximum is subtracted from the logits, and the sums tell
+Two buffers take all tiles in turn: memory that is touched for the first time costs more than the weights in it, and
+a tile can be written to a file while the next one is computed. As in `bioattn.attention.cpu.tiles` no maximum is subtracted from the logits, and the sums tell
 whether that was right.
 
 Shape suffixes: B sequences (one), H heads, Q queries, K keys, R queries of a tile, D channels of a head,
@@ -47,17 +47,17 @@ def attend_in_tiles(
     attended_BQHV = value_BHKV.new_empty(1, num_queries, num_heads, value_BHKV.shape[-1])
     most = max(1, TILE_BYTES // (num_keys * query_BHQD.element_size()))
     step = math.ceil(num_queries / math.ceil(num_queries / most))
-    buffer_RK = query_BHQD.new_empty(step, num_keys)
+    buffers_2RK = query_BHQD.new_empty(2, step, num_keys)
     wanted = site.heads if tiles.heads is None else tiles.heads
     heads = [*wanted, *(head for head in site.heads if head not in wanted)]
     starts = range(0, num_queries, step)
     order = product(starts, heads) if tiles.queries_first else ((s, h) for h, s in product(heads, starts))
-    for start, head in order:
+    for number, (start, head) in enumerate(order):
         place, rows = site.heads.index(head), slice(start, min(start + step, num_queries))
         # The last query and the last key are the same position.
         diagonal = start + num_keys - num_queries if causal else num_keys
         seen = slice(0, min(diagonal + rows.stop - start, num_keys))
-        tile_RK = buffer_RK[: rows.stop - start]
+        tile_RK = buffers_2RK[number % 2, : rows.stop - start]
         tile_RK[:, seen.stop :] = 0
         _weights(
             tile_RK[:, seen],
@@ -95,7 +95,9 @@ def _weights(
             into_RK.add_(bias_RK, alpha=LOG2_E)
         return into_RK if mask_RK is None else into_RK.masked_fill_(~mask_RK, masked)
 
-    logits().exp2_().tril_(diagonal)
+    logits().exp2_()
+    if diagonal < into_RK.shape[1]:
+        into_RK.tril_(diagonal)
     sums_R1 = into_RK.sum(-1, keepdim=True)
     smallest, largest = torch.aminmax(sums_R1)
     if bool((smallest >= SUMS[0]) & (largest <= SUMS[1])):

@@ -215,7 +215,8 @@ class _SiteState:
             if tile.head != heads[-1]:
                 return
             tensors = self._reduced()
-        yield self._arranged(tensors, [schema.QUERY, schema.KEY])
+        # A tile is written before the operator uses its memory again, for the next but one.
+        yield self._arranged(tensors, [schema.QUERY, schema.KEY], lasting=True)
 
     def _chosen_heads(self, weights: Tensor) -> Tensor:
         if self._places is None:
@@ -250,8 +251,9 @@ class _SiteState:
             return totals
         return {name: total.div_(number) for name, total in totals.items()}
 
-    def _arranged(self, tensors: dict[str, Tensor], dims: list[str]) -> Arrays:
-        """Heads reduced over, the largest chosen, axes in stored order."""
+    def _arranged(self, tensors: dict[str, Tensor], dims: list[str], *, lasting: bool = False) -> Arrays:
+        """Heads reduced over, the largest chosen, axes in stored order. lasting: the memory of `tensors` stays as it
+        is until the next ones are written."""
         if self._reduce.over_heads and schema.HEAD in dims:
             head = dims.index(schema.HEAD)
             mean = self._reduce is Reduction.MEAN_HEADS
@@ -272,7 +274,7 @@ class _SiteState:
             order = [dim for dim in (schema.SAMPLE, *array.dims) if dim in dims]
             tensor = tensors[array.name].permute([dims.index(dim) for dim in order])
             tensor = tensor.to(_TORCH_TYPES[array.dtype]).contiguous().cpu()
-            if not self._whole and tensor.untyped_storage().data_ptr() in given:
+            if not (self._whole or lasting) and tensor.untyped_storage().data_ptr() in given:
                 tensor = tensor.clone()  # it is still being written when the operator uses its memory again
             # A sum is quicker than a look at each value; that of large finite ones can overflow, too.
             if not self._whole and not tensor.sum().isfinite():
