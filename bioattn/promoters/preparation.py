@@ -140,7 +140,7 @@ def prepare_promoters(
     names = match_chromosomes(read, opened, genome, found.items() if table is None else read_aliases(table))
     units = {} if operons is None else read_units(read.genes, operons)
     cutter = PromoterCutter(read, opened, names, settings)
-    _warn(read, opened, names, settings)
+    _warn(cutter)
     with (
         atomic_output(files.fasta) as fasta,
         atomic_output(files.bed) as bed,
@@ -398,8 +398,9 @@ def _circular(
     return stated | described | {names.get(name, name) for name in given}
 
 
-def _warn(annotation: Annotation, genome: Genome, names: dict[str, str], settings: WindowSettings) -> None:
+def _warn(cutter: PromoterCutter) -> None:
     """Warn of what affects the results."""
+    annotation, genome, names, settings = cutter.annotation, cutter.genome, cutter.names, cutter.settings
     missing = [chrom for chrom in annotation.chromosomes if chrom not in names]
     if missing:
         lost = sum(gene.place.chrom not in names for gene in annotation.genes)
@@ -409,6 +410,14 @@ def _warn(annotation: Annotation, genome: Genome, names: dict[str, str], setting
             f"the genome has no chromosome {listed(missing)}; the {lost:,} genes there are dropped "
             f"(--chromosome-aliases {advice})"
         )
+    for gene in annotation.genes:
+        chrom = names.get(gene.place.chrom)
+        if chrom and chrom not in cutter.circular and genome.lengths[chrom] < gene.place.end:
+            LOGGER.warning(
+                f"{gene.gene_id} (line {gene.line}) reaches beyond the end of {chrom} ({genome.lengths[chrom]:,} "
+                f"bases); genes that do are dropped (--circular {chrom} if it is a circle)"
+            )
+            break
     if annotation.remnants:
         LOGGER.warning(
             f"{annotation.path}: {len(annotation.remnants):,} CDS rows are ignored because the gene or transcript "

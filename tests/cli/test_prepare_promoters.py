@@ -87,6 +87,8 @@ def test_both_strands_by_eye(inputs, capsys):
         in talk.err
     )
     assert "no chromosome c9" in talk.err
+    assert "off (line" in talk.err
+    assert "--circular c1" in talk.err
 
 
 def test_boundary_rules(inputs):
