@@ -17,6 +17,7 @@ from bioattn.io.files import unreadable
 _CONTAINERS = ("ema", "params", "state_dict", "model_state_dict", "module", "model")
 """Where training checkpoints keep the weights; averaged weights come first."""
 _PREFIXES = ("module.", "model.")
+_POINTER = b"version https://git-lfs"
 
 
 def load_checkpoint(path: Path) -> Any:
@@ -28,7 +29,7 @@ def load_checkpoint(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except pickle.UnpicklingError as error:
         if (named := re.search(r"GLOBAL (\S+)", str(error))) is None:
-            raise FormatError(f"{path}: damaged or not a PyTorch checkpoint") from error
+            raise damaged(path, "damaged or not a PyTorch checkpoint") from error
         raise FormatError(
             f"{path}: holds Python objects ({named[1]}) besides tensors, which are never unpickled here; save its "
             "state dict alone"
@@ -87,6 +88,12 @@ def open_safetensors(path: Path) -> Any:
         raise damaged(path, error) from error
 
 
-def damaged(path: Path, error: Exception) -> FormatError:
-    """Make the error for a damaged file."""
-    return FormatError(f"{path}: damaged or not a safetensors file ({error})")
+def damaged(path: Path, error: Exception | str) -> FormatError:
+    """Make the error for a damaged file, or for what `git clone` puts in the place of a large one."""
+    with path.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            return FormatError(
+                f"{path}: is a pointer of Git LFS and not the file itself; fetch that: git lfs pull"
+            )
+    found = error if isinstance(error, str) else f"damaged or not a safetensors file ({error})"
+    return FormatError(f"{path}: {found}")

@@ -52,6 +52,8 @@ class Family(Protocol):
     """Of the folder that `run` writes, the file with the main table; empty where `run` writes one table."""
     files: Sequence[str] = ()
     """Names of files that only this family writes into its model folders."""
+    published_types: Sequence[str] = ()
+    """The `model_type` of folders of transformers that it reads."""
 
     def load(self, folder: Path, device: "torch.device") -> "Runner":
         """A trained model, ready to run on `device`. Raises: BioattnError naming what is wrong with the folder."""
@@ -98,13 +100,18 @@ def family_of(model_folder: Path) -> Family:
     if not model_folder.exists():
         raise BioattnError(f"{model_folder}: no such file or folder")
     if not path.is_file():
+        for each in families().values():
+            if hasattr(each, "recognises") and each.recognises(model_folder):
+                return each
         raise FormatError(f"{model_folder}: not a model folder, {CONFIG} is missing")
     content = read_json(path)
     name = content.get("model_type") if isinstance(content, dict) else None
     found = described_by(content)
     if found is None:
+        theirs = [each for family in families().values() for each in getattr(family, "published_types", ())]
         raise FormatError(
-            f"{path}: a model of type {name!r}; known are {', '.join(families())} ({VARIABLE} adds more)"
+            f"{path}: a model of type {name!r}; known are {', '.join(families())} ({VARIABLE} adds more), and of "
+            f"transformers {', '.join(theirs)}"
         )
     return found
 

@@ -19,7 +19,9 @@ def _refuse(folder: Path) -> dict[str, Any]:
     from bioattn.io.files import read_json
     from bioattn.models.model_folder import check_model_config
 
-    check_model_config(folder / CONFIG, read_json(folder / CONFIG))
+    content = read_json(folder / CONFIG)
+    if not isinstance(content, dict) or "architectures" not in content:  # which transformers writes
+        check_model_config(folder / CONFIG, content)
     return {"family": family_of(folder).name}
 
 

@@ -144,7 +144,12 @@ class Vocabulary:
         letters = sequence.upper()
         if self.alphabet is not Alphabet.PROTEIN:
             letters = nucleotides.decode(codes)
-        return self._published_words(letters)
+        words = self._published_words(letters)
+        if UNKNOWN in words and self.published.special[UNKNOWN] is None:
+            first, end = self.spans(words, len(letters))[words == UNKNOWN][0]
+            found = f"{name}, position {first + 1:,}: {letters[first:end]!r} is no token of the model"
+            raise FormatError(f"{found}, which has none for unknown words either; leave it out")
+        return words
 
     def spans(self, tokens: NDArray[np.int64], num_letters: int) -> NDArray[np.int64]:
         """Where framed tokens lie in their sequence of `num_letters`: (tokens, 2), 0-based and half-open.

@@ -19,6 +19,7 @@ from bioattn.io.settings import (
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.family import Family, imported
 from bioattn.models.language.config import (
+    PUBLISHED,
     FineTuningConfig,
     LanguageModelConfig,
     LanguageTrainingConfig,
@@ -218,14 +219,16 @@ class LanguageFamily(Family):
     }
     files: Sequence[str] = ("vocabulary.json",)
     published = staticmethod(published_type)
+    published_types = PUBLISHED
 
     load = load_file = imported("language.folder", "load_language_model")
     prepare = staticmethod(prepare)
 
     @staticmethod
     def recognises(path: Path) -> bool:
-        """Whether a file is one of ESM C, of which loading says what to take instead."""
-        return path.suffix == ".pth" and path.name.lower().startswith("esmc")
+        """Whether these are weights of ESM C, or adapters alone, of which loading says what to take instead."""
+        adapters = (path / "adapter_config.json").is_file()
+        return adapters or (path.suffix == ".pth" and path.name.lower().startswith("esmc"))
 
     def task(self, settings: LanguageTrainingSettings, device: "torch.device") -> "Task":
         from bioattn.models.language.fine_tuning import FineTuningTask

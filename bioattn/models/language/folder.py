@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 import torch
 
 from bioattn.choices import chosen
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.inference.inputs import Inputs, python_warnings
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
@@ -27,6 +27,7 @@ from bioattn.models.language.layers import base_digest
 from bioattn.models.language.model import LanguageModel, attention_sites
 from bioattn.models.language.published_reading import (
     ADAPTER_SETTINGS,
+    FILES,
     Part,
     adapter_settings,
     read_published_model,
@@ -34,7 +35,7 @@ from bioattn.models.language.published_reading import (
 from bioattn.models.model_folder import CheckedModel, Sites, load_network, read_model_config, write_model
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.sequence_dataset import SequenceDataset, open_sequence_dataset
-from bioattn.sequences.vocabulary import PublishedTokens, Vocabulary
+from bioattn.sequences.vocabulary import MASK, PublishedTokens, Vocabulary
 from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress
 
@@ -75,6 +76,14 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         """Raises: FormatError naming the array, where any part could not be read."""
         for part in self.faults:
             self.require(part)
+
+    def require_mask(self) -> None:
+        """Raises: SettingsError for a model whose vocabulary has no token in the place of masked words."""
+        published = self.vocabulary.published
+        if published is not None and published.special[MASK] is None:
+            raise SettingsError(
+                f"{self.path}: its vocabulary has no token for masked words (mask_token); give --score one-pass"
+            )
 
     def predict(self, inputs: Inputs, *, score: str = "masked", window: int | None = None) -> "pd.DataFrame":
         """Score sequences, or predict of them what the model was fine-tuned on: the table of `run language`.
@@ -311,7 +320,8 @@ def load_language_model(
     dtype: of the weights on the device, to which they go one by one.
     """
     content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
-    if content is None and (folder / ADAPTER_SETTINGS).is_file():
+    weights = any((folder / name).is_file() for name in FILES)
+    if not weights and (folder / ADAPTER_SETTINGS).is_file():
         base = adapter_settings(folder).get("base_model_name_or_path")
         raise FormatError(
             f"{folder}: holds low-rank adapters alone; copy them into the folder of the model that they were "

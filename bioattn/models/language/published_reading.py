@@ -40,6 +40,7 @@ NEVER = -1e4
 """Bias of the logit of a token that the published vocabulary lacks: its probability is 0."""
 FILES = (WEIGHTS, f"{WEIGHTS}.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """Where weights may lie; an index names the files of parts."""
+WEIGHT_SUFFIXES = (".safetensors", ".bin")
 ADAPTER_SETTINGS = "adapter_config.json"
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 """Where the library `peft` puts low-rank adapters."""
@@ -119,8 +120,20 @@ class PublishedWeights:
                         f"{self.where(name)} is also in {path} ({stored.name}); take away the wrong one"
                     )
                 self._arrays[name], self.shapes[name] = stored, shape
+        if self.path.suffix == ".json":
+            self._check_index()
         if (folder / ADAPTER_SETTINGS).is_file():
             self._adapt(folder, files)
+
+    def _check_index(self) -> None:
+        """Raises: FormatError naming an array that lies not in the file which the index names for it."""
+        for array, file in read_json(self.path)["weight_map"].items():
+            name = self._plain(array)
+            held = name in self._arrays and self._arrays[name].path.name == file
+            if not (held or _UNUSED.search(name)):
+                raise FormatError(
+                    f"{self.path}: names {file} for the array {array}, which is not in it; fetch both again"
+                )
 
     def _plain(self, name: str) -> str:
         name = _WRAPPERS.sub("", name).removeprefix(self._prefix)
@@ -233,6 +246,10 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
     """The file of weights of a folder or its index, and the files that hold the weights."""
     there = [folder / name for name in FILES if (folder / name).is_file()]
     if not there:
+        if parts := [path.name for path in sorted(folder.glob("*-of-*")) if path.suffix in WEIGHT_SUFFIXES]:
+            raise FormatError(
+                f"{folder}: holds {parts[0]} and no index of such parts ({FILES[1]} or {FILES[3]}); fetch it too"
+            )
         raise FormatError(f"{folder}: holds no weights ({', '.join(FILES)}); fetch them too")
     path = there[0]
     if path.suffix != ".json":
@@ -251,7 +268,7 @@ def _parts(path: Path) -> list[Path]:
     except (AttributeError, KeyError, TypeError) as error:
         raise FormatError(f"{path}: names no files of weights; fetch it again") from error
     for part in parts:
-        if Path(part).name != part or Path(part).suffix not in (".safetensors", ".bin"):
+        if Path(part).name != part or Path(part).suffix not in WEIGHT_SUFFIXES:
             raise FormatError(f"{path}: names {part!r}, which is no file of weights in this folder")
         if not path.with_name(part).is_file():
             raise FormatError(f"{path}: names {part}, which is missing; fetch it too")

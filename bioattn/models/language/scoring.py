@@ -116,6 +116,8 @@ def outputs(
     shape, most = loaded.config.shape, most or loaded.config.context
     masked = wanted.score is Score.MASKED and shape is Shape.ENCODER
     in_pass = wanted.score is not Score.NONE and not masked
+    if masked:
+        loaded.require_mask()
     if wanted.layers and wanted.pool is Pool.CLS and not loaded.vocabulary.begins:
         raise SettingsError(f"{loaded.path}: reads no token before the first word; leave --pool cls out")
     found = _Found(loaded, sequences, wanted)
@@ -431,6 +433,8 @@ def variant_scores(
     tokens_of = dict(zip(source.samples.ids, source.items, strict=True))
     is_encoder = loaded.config.shape is Shape.ENCODER
     wanted = Wanted(score=score)
+    if is_encoder and score is not Score.ONE_PASS:
+        loaded.require_mask()
 
     @lru_cache(READINGS)
     def likely(read: bytes) -> Tensor:

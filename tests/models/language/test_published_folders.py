@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from bioattn import load_model
 from bioattn.errors import BioattnError
 from bioattn.models.language.config import Output
 from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
@@ -182,8 +183,8 @@ def put_before(arrays: Arrays, prefix: str) -> None:
         arrays[prefix + name] = array
 
 
-def in_parts(folder: Path, both: str = "") -> None:
-    """Two files of weights and their index; both: name of an array that lies in each."""
+def in_parts(folder: Path, both: str = "", listed: str = "") -> None:
+    """Two files of weights and their index; both: name of an array that lies in each; listed: of one in none."""
     path = folder / "model.safetensors"
     arrays = load_file(path)
     path.unlink()
@@ -192,7 +193,7 @@ def in_parts(folder: Path, both: str = "") -> None:
     for number in range(2):
         part = {name: arrays[name] for name in [*names[number::2], *([both] if both else [])]}
         save_file(part, folder / f"part-{number}.safetensors", metadata={"format": "pt"})
-        places |= dict.fromkeys(part, f"part-{number}.safetensors")
+        places |= dict.fromkeys([*part, *([listed] if listed else [])], f"part-{number}.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
 
 
@@ -205,6 +206,10 @@ def both_ways(folder: Path) -> None:
 def without_part(folder: Path) -> None:
     in_parts(folder)
     (folder / "part-1.safetensors").unlink()
+
+
+def without_index(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-1-of-2.safetensors")
 
 
 REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
@@ -245,6 +250,17 @@ REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
         r"model\.safetensors: lies beside model\.safetensors\.index\.json",
     ),
     "a part is missing": ("esm", without_part, r"names part-1\.safetensors, which is missing"),
+    "no index": ("esm", without_index, r"holds model-1-of-2\.safetensors and no index of such parts"),
+    "in the index alone": (
+        "t5",
+        lambda f: in_parts(f, listed=HEAD),
+        r"part-1\S+ for the array lm_head\.weight",
+    ),
+    "a pointer": (
+        "esm",
+        lambda f: (f / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n"),
+        r"model\.safetensors: is a pointer of Git LFS",
+    ),
     "whole numbers": (
         "esm",
         lambda f: edit_arrays(f, lambda a: a.update({WORDS: torch.zeros(33, 32, dtype=torch.int8)})),
@@ -416,10 +432,50 @@ def test_other_adapters_are_named(name: str, tmp_path: Path):
             load_language_model(folder, CPU)
 
 
-def test_adapters_alone_say_what_they_need(tmp_path: Path):
+@pytest.mark.parametrize("config", [False, True])
+def test_adapters_alone_say_what_they_need(config: bool, tmp_path: Path):
     (tmp_path / "adapter_config.json").write_text(
         json.dumps(LORA | {"base_model_name_or_path": "someone/esm2"})
     )
     save_file({"a.lora_A.weight": torch.zeros(2, 2)}, tmp_path / "adapter_model.safetensors")
+    if config:
+        make_esm().config.save_pretrained(tmp_path)
     with pytest.raises(BioattnError, match="someone/esm2"):
-        load_language_model(tmp_path, CPU)
+        load_model(tmp_path)
+
+
+def test_models_of_other_kinds_are_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder, fasta = tmp_path / "model", tmp_path / "s.fa"
+    transformers.AlbertModel(transformers.AlbertConfig(**SMALL, embedding_size=8)).save_pretrained(folder)
+    fasta.write_text(">a\nMK\n")
+    words = (folder, fasta, "-o", tmp_path / "o.h5")
+    for command in (("run", "language", *words), ("export", "attention", *words), ("validate", folder)):
+        assert bioattn(*command) == 1
+        assert re.search(
+            r"model of type 'albert'; .* transformers .*esm, esmc, bert, gpt2, t5",
+            "".join(capsys.readouterr()),
+        )
+
+
+def test_no_token_stands_for_one_that_the_vocabulary_lacks(tmp_path: Path):
+    """Neither the mask nor an unknown letter is read as a row of zeros."""
+    folder = made(tmp_path / "model", "bert")
+    text = (folder / "vocab.txt").read_text()
+    (folder / "vocab.txt").write_text(text.replace("[MASK]", "[A]").replace("[UNK]", "[B]"))
+    loaded = load_language_model(folder, CPU)
+    (tmp_path / "v.tsv").write_text("sequence\tmutant\nsequence_1\tM1K\n")
+    for scored in (loaded.predict, lambda inputs: loaded.score_variants(inputs, tmp_path / "v.tsv")):
+        with pytest.raises(BioattnError, match="no token for masked words"):
+            scored("MKV")
+    assert loaded.predict("MKV", score="one-pass").log_likelihood.iloc[0] < 0
+    with pytest.raises(BioattnError, match="position 3: 'X' is no token of the model"):
+        loaded.embed("MKX")
+
+
+def test_a_model_without_an_output_is_fine_tuned_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = made(tmp_path / "model", "esm", HEADLESS["EsmModel"][1])
+    (tmp_path / "s.fa").write_text("".join(f">{n}\n{PROTEINS[0]}{'A' * n}\n" for n in range(20)))
+    dataset, words = tmp_path / "d.h5", ("--alphabet", "protein", "--split", "record")
+    assert bioattn("prepare", "language", tmp_path / "s.fa", *words, "-o", dataset) == 0
+    assert bioattn("train", "language", dataset, "--from", folder, "-o", tmp_path / "more", "--steps", 1) == 1
+    assert "without an output layer, so that it predicts no tokens" in capsys.readouterr().err
