@@ -145,10 +145,13 @@ class Vocabulary:
         if self.alphabet is not Alphabet.PROTEIN:
             letters = nucleotides.decode(codes)
         words = self._published_words(letters)
-        if UNKNOWN in words and self.published.special[UNKNOWN] is None:
-            first, end = self.spans(words, len(letters))[words == UNKNOWN][0]
-            found = f"{name}, position {first + 1:,}: {letters[first:end]!r} is no token of the model"
-            raise FormatError(f"{found}, which has none for unknown words either; leave it out")
+        lost = self.published.tokenizer and self._sizes[words].sum() < len(letters)
+        if self.published.special[UNKNOWN] is None and (lost or UNKNOWN in words):
+            strange = "".join(sorted(set(letters).difference(*self._letters[len(SPECIAL) :])))
+            raise FormatError(
+                f"{name}: holds words that are no tokens of the model ({strange or 'all letters are'}), which has "
+                "none for unknown words either; leave the sequence out"
+            )
         return words
 
     def spans(self, tokens: NDArray[np.int64], num_letters: int) -> NDArray[np.int64]:
@@ -259,11 +262,15 @@ class Vocabulary:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        """Of words of letters, their tokens; of two that differ in marks alone, the one that begins a word."""
+        """Of words of letters, their tokens; of two that differ in marks alone the one that begins a word, of T and
+        U that of T."""
+
+        def later(number: int) -> tuple[bool, bool]:
+            return not self.tokens[number].startswith(("▁", "Ġ")), "U" in self.tokens[number]
+
         found: dict[str, int] = {}
-        for number, letters in enumerate(self._letters):
-            if letters not in found or self.tokens[number].startswith(("▁", "Ġ")):
-                found[letters] = number
+        for number in sorted(range(len(self.tokens)), key=later):
+            found.setdefault(self._letters[number], number)
         return found
 
     def _published_words(self, letters: str) -> NDArray[np.int64]:

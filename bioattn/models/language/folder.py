@@ -21,6 +21,7 @@ from bioattn.models.language.config import (
     Output,
     Pool,
     Score,
+    Shape,
     published_type,
 )
 from bioattn.models.language.layers import base_digest
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 VOCABULARY = "vocabulary.json"
 """Of models with a published vocabulary."""
 MODEL_TYPE = "language"
+NO_OUTPUT = "was published without an output layer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -249,14 +251,14 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         """Judge heads on a split of a sequence dataset. Raises: BioattnError for one that does not fit."""
         from bioattn.models.language.checks import LanguageHeadScorer
 
-        self._require_output()
+        self.require_output()
         return LanguageHeadScorer(self, self.dataset(dataset), SPLIT_NAMES.index(split))
 
     def check_probe(self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence") -> "LanguageProbe":
         """Windows to check the attention with. Raises: BioattnError for sequences that do not fit."""
         from bioattn.models.language.checks import make_probe
 
-        self._require_output()
+        self.require_output()
         return make_probe(self, inputs, settings)
 
     def encoder(self) -> "LanguageEncoder":
@@ -264,12 +266,13 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
 
         return LanguageEncoder(self.model)
 
-    def _require_output(self) -> None:
+    def require_output(self) -> None:
+        """Raises: BioattnError where the model predicts no tokens."""
         self.require(Part.OUTPUT)
+        if self.config.shape is Shape.ENCODER:
+            self.require_mask()
         if self.config.form.output is Output.NONE:
-            raise BioattnError(
-                "the model gives no probabilities of tokens, by which its attention could be judged"
-            )
+            raise BioattnError(f"{self.path}: {NO_OUTPUT}, so that it predicts no tokens")
 
     def dataset(self, path: Path) -> SequenceDataset:
         """A dataset, its letters read as the tokens of this model. Raises: BioattnError for another alphabet."""

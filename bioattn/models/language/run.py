@@ -13,11 +13,11 @@ from bioattn.interpret.contacts import CONTACT_COLUMNS, contact_lines
 from bioattn.models.language.config import Output, Score, Shape
 from bioattn.models.language.family import LanguageRun
 from bioattn.models.language.file_kinds import embeddings_file
-from bioattn.models.language.folder import load_language_model
+from bioattn.models.language.folder import NO_OUTPUT, load_language_model
 from bioattn.models.language.layers import is_word
 from bioattn.models.language.scoring import Wanted, layer_numbers
 from bioattn.models.language.source import RESIDUES
-from bioattn.models.language.tables import NO_OUTPUT, read_source, results, table_header, variant_table
+from bioattn.models.language.tables import read_source, results, table_header, variant_table
 from bioattn.models.running import Running, RunReport, stream_output, tsv
 from bioattn.store.shards import ShardRecord, table_line
 from bioattn.system.device import RunPrecision

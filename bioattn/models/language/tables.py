@@ -16,7 +16,7 @@ from torch import Tensor
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.models.language.config import Output, Score, Shape, Target, TargetKind
-from bioattn.models.language.folder import LoadedLanguageModel
+from bioattn.models.language.folder import NO_OUTPUT, LoadedLanguageModel
 from bioattn.models.language.layers import Readout, is_word, require_length
 from bioattn.models.language.published_reading import Part
 from bioattn.models.language.scoring import (
@@ -40,7 +40,6 @@ LOGGER = logging.getLogger("bioattn")
 
 LIKELIHOODS = ("id", "words", "log_likelihood", "bits_per_word", "perplexity")
 VARIANTS = ("sequence", "mutant", "score")
-NO_OUTPUT = "was published without an output layer"
 SEQUENCES_AT_ONCE, BYTES_AT_ONCE = 512, 1 << 28
 """Sequences that are sorted by length, and embeddings that are held, before they are written."""
 Cell = str | int | float | None

@@ -17,11 +17,10 @@ from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
 from bioattn.io.settings import build, settings_error
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig, Output, Shape
+from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig, Shape
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.folder import VOCABULARY, load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.published_reading import Part
 from bioattn.models.language.simple_models import Profile, SimpleModel
 from bioattn.models.language.windows import IGNORED, Exercise, Windows, exercise
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
@@ -109,10 +108,7 @@ class LanguageTask(TokenTask):
         self.num_words = len(self.dataset.vocabulary.tokens) - len(SPECIAL)
         self.validation = self._exercises(VALIDATION, training.validation_windows)
         if self.start is not None:
-            self.start.require(Part.OUTPUT)
-            if self.config.form.output is Output.NONE:
-                reason = f"{self.settings.start}: was published without an output layer"
-                raise BioattnError(f"{reason}, so that it predicts no tokens; fine-tune it (--targets)")
+            self.start.require_output()
         torch.manual_seed(training.seed)
         self.model = self._first_model()
         self.profile = self._profile() if self.config.alphabet is Alphabet.ALIGNMENT else None

@@ -468,8 +468,16 @@ def test_no_token_stands_for_one_that_the_vocabulary_lacks(tmp_path: Path):
         with pytest.raises(BioattnError, match="no token for masked words"):
             scored("MKV")
     assert loaded.predict("MKV", score="one-pass").log_likelihood.iloc[0] < 0
-    with pytest.raises(BioattnError, match="position 3: 'X' is no token of the model"):
+    with pytest.raises(BioattnError, match=r"no tokens of the model \(X\)"):
         loaded.embed("MKX")
+    # A tokenizer that merges leaves such letters out.
+    merged = {"type": "BPE", "vocab": {"A": 0, "C": 1, "G": 2, "T": 3, "AC": 4}, "merges": [["A", "C"]]}
+    made(tmp_path / "merged", "gpt2", vocab_size=5, bos_token_id=None, eos_token_id=None)
+    (tmp_path / "merged/tokenizer.json").write_text(
+        json.dumps({"version": "1.0", "added_tokens": [], "model": merged})
+    )
+    with pytest.raises(BioattnError, match=r"no tokens of the model \(N\)"):
+        load_language_model(tmp_path / "merged", CPU).embed("ACGNT")
 
 
 def test_a_model_without_an_output_is_fine_tuned_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
