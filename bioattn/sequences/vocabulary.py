@@ -262,8 +262,8 @@ class Vocabulary:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        """Of words of letters, their tokens; of two that differ in marks alone the one that begins a word, of T and
-        U that of T."""
+        """Of words of letters, their tokens; of two that differ in marks alone the one that begins a word, and of
+        T and U that of T."""
 
         def later(number: int) -> tuple[bool, bool]:
             return not self.tokens[number].startswith(("▁", "Ġ")), "U" in self.tokens[number]

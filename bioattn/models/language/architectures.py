@@ -275,7 +275,7 @@ def _dnabert2_layers(config: LanguageModelConfig) -> Iterator[Row]:
 
 def _esmc(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> LanguageModelConfig:
     return LanguageModelConfig(
-        **settings.sizes(),
+        **settings.sizes() | {"shape": Shape.ENCODER},
         alphabet=alphabet,
         positions=PositionEncoding.ROTARY,
         context=ENDLESS_CONTEXT,

@@ -391,16 +391,16 @@ def _frequencies(
     stored = next(
         (name for name in sorted(weights.shapes) if name.endswith("rotary_embeddings.inv_freq")), None
     )
-    rope = content.get("rope_parameters") or {}
-    if rope.get("rope_type", "default") != "default":
-        raise FormatError(
-            f"{weights.path.with_name(CONFIG)}: positions of the kind {rope['rope_type']!r} are not read"
-        )
+    rope = content.get("rope_parameters") or content.get("rope_scaling") or {}
+    if (kind := rope.get("rope_type", rope.get("type", "default"))) != "default":
+        raise FormatError(f"{weights.path.with_name(CONFIG)}: positions of the kind {kind!r} are not read")
     base = rope.get("rope_theta", content.get("rope_theta", LONGEST_WAVE))
     if not isinstance(base, int | float):
         raise FormatError(f"{weights.path.with_name(CONFIG)}: rope_theta is {base!r}; a number is needed")
     usual_P = angles(1, 1, size, torch.device("cpu"))[0]
-    frequency_P = base ** -(torch.arange(0, size, 2) / size) if stored is None else weights.read(stored)
+    frequency_P = base ** -(torch.arange(0, size, 2) / size)
+    if stored is not None:
+        frequency_P = _turned(weights, stored, lambda array: array, usual_P.shape)
     return () if torch.equal(frequency_P, usual_P) else tuple(frequency_P.tolist())
 
 
@@ -428,7 +428,8 @@ def _filled(
             with _reading(part):
                 array = _turned(weights, weights.first(row.theirs), row.read, needed)
         if row.plus:
-            array = array + _turned(weights, weights.first([row.plus]), lambda rows: rows[0], needed[1:])
+            kinds = (content.get("type_vocab_size") or 2, *needed[1:])
+            array = array + _turned(weights, weights.first([row.plus]), lambda rows: rows, kinds)[0]
         used |= {*row.theirs, row.plus}
         if row.by_token:
             array = array[order].masked_fill_(order.view(-1, *[1] * (array.dim() - 1)) < 0, 0.0)
@@ -453,12 +454,12 @@ def _filled(
 
 
 def _turned(
-    weights: PublishedWeights, name: str, turn: Callable[[Tensor], Tensor], needed: torch.Size
+    weights: PublishedWeights, name: str, turn: Callable[[Tensor], Tensor], needed: Sequence[Any]
 ) -> Tensor:
     """What `turn` makes of an array. Raises: FormatError when that has not the needed shape."""
     array = weights.read(name)
     with suppress(IndexError, RuntimeError):
-        if (turned := turn(array)).shape == needed:
+        if (turned := turn(array)).shape == tuple(needed):
             return turned
     raise FormatError(
         f"{weights.where(name)} has shape {weights.shapes[name]}, which {CONFIG} and the vocabulary do not ask "

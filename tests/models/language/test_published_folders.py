@@ -83,6 +83,7 @@ SHARED, ENCODED, DECODED, HEAD = (
     "decoder.embed_tokens.weight",
     "lm_head.weight",
 )
+FREQUENCIES = "esm.encoder.layer.*.attention.self.rotary_embeddings.inv_freq"
 WORDS, ESM_HEAD = "esm.embeddings.word_embeddings.weight", "lm_head.decoder.weight"
 BERT_BIAS, NEW_BERT_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 
@@ -232,6 +233,21 @@ REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "bert",
         lambda f: edit_arrays(f, lambda a: a.update({BERT_BIAS: torch.zeros(24)})),
         r"array cls\.predictions\.bias has shape \(24,\).*\(25 values are needed\)",
+    ),
+    "kinds of tokens": (
+        "bert",
+        lambda f: edit_config(f, type_vocab_size=4),
+        r"token_type_emb\S+ has shape \(2, 32\)",
+    ),
+    "frequencies": (
+        "esm",
+        lambda f: edit_arrays(f, lambda a: a.update({FREQUENCIES: torch.ones(9)})),
+        r"inv_freq has shape \(9,\)",
+    ),
+    "stretched positions": (
+        "esmc",
+        lambda f: edit_config(f, rope_parameters=None, rope_scaling={"type": "linear", "factor": 2.0}),
+        "positions of the kind 'linear' are not read",
     ),
     "vocab_size": ("esm", lambda f: edit_config(f, vocab_size=64), r"\(33, 32\).* vocab_size of 64"),
     "old and new name": (
