@@ -96,11 +96,11 @@ def duration(seconds: float) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun, whose plural takes an s.
 
-    >>> counted(1, "gene"), counted(2345, "gene"), counted(2, "family")
-    ('1 gene', '2,345 genes', '2 families')
+    >>> counted(1, "gene"), counted(2345, "gene"), counted(2, "family"), counted(2, "array")
+    ('1 gene', '2,345 genes', '2 families', '2 arrays')
     """
     if number != 1:
-        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeou" else f"{noun}s"
     return f"{number:,} {noun}"
 
 

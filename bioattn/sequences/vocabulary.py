@@ -265,8 +265,9 @@ class Vocabulary:
         """Of words of letters, their tokens; of two that differ in marks alone the one that begins a word, and of
         T and U that of T."""
 
-        def later(number: int) -> tuple[bool, bool]:
-            return not self.tokens[number].startswith(("▁", "Ġ")), "U" in self.tokens[number]
+        def later(number: int) -> tuple[bool, bool, bool]:
+            token = self.tokens[number]
+            return not token.startswith(("▁", "Ġ")), token.startswith("##"), "U" in token
 
         found: dict[str, int] = {}
         for number in sorted(range(len(self.tokens)), key=later):

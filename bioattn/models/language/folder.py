@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 import torch
 
 from bioattn.choices import chosen
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.inference.inputs import Inputs, python_warnings
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
@@ -80,10 +80,10 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
             self.require(part)
 
     def require_mask(self) -> None:
-        """Raises: SettingsError for a model whose vocabulary has no token in the place of masked words."""
+        """Raises: BioattnError for a model whose vocabulary has no token in the place of masked words."""
         published = self.vocabulary.published
         if published is not None and published.special[MASK] is None:
-            raise SettingsError(
+            raise BioattnError(
                 f"{self.path}: its vocabulary has no token for masked words (mask_token); give --score one-pass"
             )
 

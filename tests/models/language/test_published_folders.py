@@ -496,6 +496,14 @@ def test_no_token_stands_for_one_that_the_vocabulary_lacks(tmp_path: Path):
         load_language_model(tmp_path / "merged", CPU).embed("ACGNT")
 
 
+@pytest.mark.parametrize("words", ["A C G U T", "##A ##C ##G ##T A C G T"])
+def test_of_like_tokens_the_plain_one_is_read(words: str, tmp_path: Path):
+    tokens = f"[PAD] [UNK] [CLS] [SEP] [MASK] {words}"
+    published(tmp_path, make_bert(vocab_size=len(tokens.split())), tokens)
+    vocabulary = load_language_model(tmp_path, CPU).vocabulary
+    assert [vocabulary.tokens[each] for each in vocabulary.words("TACG", "s")] == list("TACG")
+
+
 def test_a_model_without_an_output_is_fine_tuned_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = made(tmp_path / "model", "esm", HEADLESS["EsmModel"][1])
     (tmp_path / "s.fa").write_text("".join(f">{n}\n{PROTEINS[0]}{'A' * n}\n" for n in range(20)))
