@@ -1,8 +1,8 @@
 """Weights that are handed over though they do not fit into memory: of one head and some queries at a time.
 
-Two buffers take all tiles in turn: memory that is touched for the first time costs more than the weights in it, and
-a tile can be written to a file while the next one is computed. As in `bioattn.attention.cpu.tiles` no maximum is subtracted from the logits, and the sums tell
-whether that was right.
+Two buffers take all tiles in turn: memory that is touched for the first time costs more than the weights in it,
+and a tile can be written to a file while the next one is computed. As in `bioattn.attention.cpu.tiles` no maximum
+is subtracted from the logits, and the sums tell whether that was right.
 
 Shape suffixes: B sequences (one), H heads, Q queries, K keys, R queries of a tile, D channels of a head,
 V channels of a value.

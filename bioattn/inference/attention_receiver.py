@@ -252,8 +252,8 @@ class _SiteState:
         return {name: total.div_(number) for name, total in totals.items()}
 
     def _arranged(self, tensors: dict[str, Tensor], dims: list[str], *, lasting: bool = False) -> Arrays:
-        """Heads reduced over, the largest chosen, axes in stored order. lasting: the memory of `tensors` stays as it
-        is until the next ones are written."""
+        """Heads reduced over, the largest chosen, axes in stored order. lasting: the memory of `tensors` stays as
+        it is until the next ones are written."""
         if self._reduce.over_heads and schema.HEAD in dims:
             head = dims.index(schema.HEAD)
             mean = self._reduce is Reduction.MEAN_HEADS
