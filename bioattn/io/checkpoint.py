@@ -92,8 +92,6 @@ def damaged(path: Path, error: Exception | str) -> FormatError:
     """Make the error for a damaged file, or for what `git clone` puts in the place of a large one."""
     with path.open("rb") as file:
         if file.read(len(_POINTER)) == _POINTER:
-            return FormatError(
-                f"{path}: is a pointer of Git LFS and not the file itself; fetch that: git lfs pull"
-            )
+            return FormatError(f"{path}: is a pointer of Git LFS, not the file; fetch that: git lfs pull")
     found = error if isinstance(error, str) else f"damaged or not a safetensors file ({error})"
     return FormatError(f"{path}: {found}")

@@ -247,9 +247,7 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
     there = [folder / name for name in FILES if (folder / name).is_file()]
     if not there:
         if parts := [path.name for path in sorted(folder.glob("*-of-*")) if path.suffix in WEIGHT_SUFFIXES]:
-            raise FormatError(
-                f"{folder}: holds {parts[0]} and no index of such parts ({FILES[1]} or {FILES[3]}); fetch it too"
-            )
+            raise FormatError(f"{folder}: holds {parts[0]} without its index (*.index.json); fetch it too")
         raise FormatError(f"{folder}: holds no weights ({', '.join(FILES)}); fetch them too")
     path = there[0]
     if path.suffix != ".json":

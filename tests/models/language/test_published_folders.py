@@ -266,7 +266,7 @@ REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
         r"model\.safetensors: lies beside model\.safetensors\.index\.json",
     ),
     "a part is missing": ("esm", without_part, r"names part-1\.safetensors, which is missing"),
-    "no index": ("esm", without_index, r"holds model-1-of-2\.safetensors and no index of such parts"),
+    "no index": ("esm", without_index, r"holds model-1-of-2\.safetensors without its index"),
     "in the index alone": (
         "t5",
         lambda f: in_parts(f, listed=HEAD),
