@@ -28,6 +28,7 @@ from scipy.stats import hypergeom
 
 from bioattn.formats.meme import UNIFORM_BACKGROUND, position_information
 from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.promoters.homology import distinct_values
 
 MAX_GAP = 11
 TRIPLETS = 64
@@ -106,7 +107,7 @@ def _windows_with(triplets: NDArray[np.int32], gap: int) -> NDArray[np.int64]:
     word = np.minimum(forward, backward)
     row = np.broadcast_to(np.arange(len(triplets))[:, None], word.shape)
     known = (first >= 0) & (second >= 0)
-    pairs = np.unique(row[known].astype(np.int64) * TRIPLETS**2 + word[known])
+    pairs = distinct_values(row[known].astype(np.int64) * TRIPLETS**2 + word[known])
     return np.bincount(pairs % TRIPLETS**2, minlength=TRIPLETS**2)
 
 

@@ -24,7 +24,7 @@ from bioattn.formats.nucleotides import reverse_complement
 from bioattn.models.noise import noised
 from bioattn.models.promoter.config import Loss, TrainingConfig
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, VALIDATION, PromoterDataset
-from bioattn.promoters.homology import distinct_kmers
+from bioattn.promoters.homology import distinct_kmers, distinct_values
 from bioattn.promoters.treatments import TreatmentTable
 
 LOGGER = logging.getLogger("bioattn")
@@ -60,7 +60,9 @@ def split_certificate(dataset: PromoterDataset) -> dict[str, Any]:
     either strand) that training genes have, too; and what the dataset says of its split.
     """
     windows = dataset.codes[:, dataset.flank : dataset.flank + dataset.length]
-    kmers = [np.unique(distinct_kmers(windows[dataset.gene_split == side], SPLIT_K)[0]) for side in range(3)]
+    kmers = [
+        distinct_values(distinct_kmers(windows[dataset.gene_split == side], SPLIT_K)[0]) for side in range(3)
+    ]
     sides = {}
     for side, name in enumerate(SPLIT_NAMES):
         ids = sorted(dataset.gene_ids[gene] for gene in dataset.genes_in(side))
