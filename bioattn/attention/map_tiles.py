@@ -1,7 +1,7 @@
 """Weights that are handed over though they do not fit into memory: of one head and some queries at a time.
 
-Two buffers take all tiles in turn: memory that is touched for the first time costs more than the weights in it,
-and a tile can be written to a file while the next one is computed. As in `bioattn.attention.cpu.tiles` no maximum
+Two buffers take all tiles: memory that is touched for the first time costs more than the weights in it, and a tile
+can be written to a file while the next one is computed. As in `bioattn.attention.cpu.tiles` no maximum
 is subtracted from the logits, and the sums tell whether that was right.
 
 Shape suffixes: B sequences (one), H heads, Q queries, K keys, R queries of a tile, D channels of a head,
@@ -52,12 +52,14 @@ def attend_in_tiles(
     heads = [*wanted, *(head for head in site.heads if head not in wanted)]
     starts = range(0, num_queries, step)
     order = product(starts, heads) if tiles.queries_first else ((s, h) for h, s in product(heads, starts))
-    for number, (start, head) in enumerate(order):
+    handed_over = 0
+    for start, head in order:
         place, rows = site.heads.index(head), slice(start, min(start + step, num_queries))
         # The last query and the last key are the same position.
         diagonal = start + num_keys - num_queries if causal else num_keys
         seen = slice(0, min(diagonal + rows.stop - start, num_keys))
-        tile_RK = buffers_2RK[number % 2, : rows.stop - start]
+        # Tiles that nobody gets leave the buffer of the last one that somebody got alone.
+        tile_RK = buffers_2RK[handed_over % 2, : rows.stop - start]
         tile_RK[:, seen.stop :] = 0
         _weights(
             tile_RK[:, seen],
@@ -71,6 +73,7 @@ def attend_in_tiles(
         if head in wanted:
             tile = Tile("query", start, num_queries, head)
             hand_over(site, tile_RK[None, None], value_BHKV[:, place : place + 1], tile)
+            handed_over += 1
     return attended_BQHV.transpose(1, 2)
 
 

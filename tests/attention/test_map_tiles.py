@@ -25,8 +25,15 @@ class Kept:
         self.weights_HQK = torch.full((HEADS, queries, KEYS), torch.nan)
         self.values_HQK = torch.full((HEADS, queries, KEYS), torch.nan)
         self.order = []
+        self.last = (torch.zeros(1), torch.zeros(1))
+
+    def require_last(self):
+        """The last tile is as it was handed over: somebody may still be writing it."""
+        assert torch.equal(*self.last)
 
     def receive(self, site, weights, value_weighted, tile=None):
+        self.require_last()
+        self.last = weights, weights.clone()
         rows = slice(tile.start, tile.start + weights.shape[2])
         self.weights_HQK[tile.head, rows] = weights[0, 0]
         self.order.append((tile.head, tile.start))
@@ -53,6 +60,7 @@ def attended(tiles, *, queries=KEYS, size=1.0, **given):
         found = attend(
             query, key, value, score=make_score(AttentionScore.DOT, HEADS, CHANNELS), site=SITE, **given
         )
+    kept.require_last()
     assert torch.allclose(found, expected @ value, atol=1e-5)
     norms_HQK = expected[0] * value[0].norm(dim=-1)[:, None]
     return kept, expected[0], norms_HQK
