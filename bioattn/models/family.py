@@ -108,7 +108,7 @@ def family_of(model_folder: Path) -> Family:
     name = content.get("model_type") if isinstance(content, dict) else None
     found = described_by(content)
     if found is None:
-        theirs = [each for family in families().values() for each in getattr(family, "published_types", ())]
+        theirs = [each for family in families().values() for each in family.published_types]
         raise FormatError(
             f"{path}: a model of type {name!r}; known are {', '.join(families())} ({VARIABLE} adds more), and of "
             f"transformers {', '.join(theirs)}"

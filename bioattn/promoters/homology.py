@@ -54,7 +54,7 @@ def distinct_kmers(
 
 
 def distinct_values(values: NDArray[Integer]) -> NDArray[Integer]:
-    """The distinct of many integers, ascending. `np.unique` hashes them, which takes fifty times as long.
+    """The distinct ones of many integers, ascending. `np.unique` hashes them, which takes fifty times as long.
 
     >>> distinct_values(np.array([3, 0, 3])).tolist()
     [0, 3]

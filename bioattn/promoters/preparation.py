@@ -415,7 +415,7 @@ def _warn(cutter: PromoterCutter) -> None:
         if chrom and chrom not in cutter.circular and genome.lengths[chrom] < gene.place.end:
             LOGGER.warning(
                 f"{gene.gene_id} (line {gene.line}) reaches beyond the end of {chrom} ({genome.lengths[chrom]:,} "
-                f"bases); genes that do are dropped (--circular {chrom} if it is a circle)"
+                f"bases); genes that do are dropped (--circular {chrom} if it is circular)"
             )
             break
     if annotation.remnants:

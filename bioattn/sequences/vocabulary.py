@@ -148,8 +148,8 @@ class Vocabulary:
         lost = self.published.tokenizer and self._sizes[words].sum() < len(letters)
         if self.published.special[UNKNOWN] is None and (lost or UNKNOWN in words):
             strange = "".join(sorted(set(letters).difference(*self._letters[len(SPECIAL) :])))
-            found = f"{name}: holds words that are no tokens of the model ({strange or 'their letters are'})"
-            raise FormatError(f"{found}, which has none for unknown words; leave it out")
+            found = f"{name}: holds words that are no tokens of the model" + f" ({strange})" * bool(strange)
+            raise FormatError(f"{found}, and it has no token for unknown words; leave the sequence out")
         return words
 
     def spans(self, tokens: NDArray[np.int64], num_letters: int) -> NDArray[np.int64]:

@@ -24,10 +24,12 @@ from bioattn.models.promoter.training.first_weights import (
     enriched_kmers,
     gated_programmes,
     start_filters,
+    start_for_clear_motifs,
 )
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.models.training_history import read_history
 from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
+from bioattn.promoters.treatments import TreatmentTable
 from bioattn.system.signals import StopRequest
 from tests.making import bioattn as command
 from tests.training.runs import CPU, Notes, StopAfter, same_folders, train
@@ -96,6 +98,31 @@ def test_planted_motifs_are_found_for_their_treatments(task, stem, motifs, reque
             for text in texts
         ]
         assert match[0] > match[1] + 1
+
+
+@pytest.mark.parametrize("heads", [1, 4, 5])
+def test_every_key_is_favoured_by_one_head_of_a_pair(heads):
+    table = TreatmentTable(pd.DataFrame({"treatment": ["heat", "cold"]}))
+    config = PromoterModelConfig(length=64, num_heads=heads)
+    vocabulary = TreatmentVocabulary.learn(
+        table, encoding=config.treatment_encoder, unconditional=False, columns=()
+    )
+    model = PromoterModel([config], vocabulary)
+    start_for_clear_motifs(model)
+    network = model.members[0].network
+    (attention,) = network.hops
+    queries, keys = (
+        torch.randn(7, linear.in_features) for linear in (attention.project_query, attention.project_key)
+    )
+    query_HQD, key_HKD = (
+        projected.unflatten(-1, (heads, -1)).transpose(0, 1)
+        for projected in (attention.project_query(queries), attention.project_key(keys))
+    )
+    logits = query_HQD @ key_HKD.mT
+    pairs = heads // 2
+    assert logits.abs().amin(dim=(1, 2)).gt(0).all()
+    torch.testing.assert_close(logits[1::2], -logits[0 : 2 * pairs : 2])
+    assert not network.readout.reader(torch.randn(2, config.treatment_channels)).any()
 
 
 KMER = {"stem": "kmer", "kmer": 4, "channels": 16, "num_heads": 4, "head_channels": 8, "pool": 2}

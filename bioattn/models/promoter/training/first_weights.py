@@ -192,28 +192,28 @@ def _letters(kmer: int, length: int) -> str:
 
 
 @torch.no_grad()
-def start_readers(model: PromoterModel) -> None:
-    """Let the linear readers of treatments start at zero and heads in couples, for data with a clear motif.
+def start_for_clear_motifs(model: PromoterModel) -> None:
+    """Let the linear readers of treatments start at zero and heads in pairs, for data with a clear motif.
 
     With a number of the wrong sign at the start, attention learns to avoid a motif before the sign turns, and
     does not come back: contributions of one of four treatments of the demo had AUROC .41, .97 from zero. From a
     tenth of the size one of six treatments with opposites still had .32. In noisy data treatments learn to differ
     less from zero: five of yeast, without PC1, .137 against .196.
 
-    Heads of a couple have the same keys and opposite queries, so that no treatment starts with all heads turned
+    The heads of a pair have the same keys and opposite queries, so that no treatment starts with all heads turned
     away from its motif: in one of twelve trainings on planted motifs it was found late, beside noise (AUPRC .27;
-    .80 with couples).
+    .80 with pairs).
     """
     for module in model.modules():
         if isinstance(module, LinearReadout):
             nn.init.zeros_(module.linear_reader.weight)
             nn.init.zeros_(module.linear_reader.bias)
         elif isinstance(module, MultiHeadAttention):
-            couples = module.num_heads // 2
+            pairs = module.num_heads // 2
             for projection, sign in ((module.project_query, -1), (module.project_key, 1)):
                 for weights in projection.parameters():
                     heads = weights.unflatten(0, (module.num_heads, -1))
-                    heads[1::2] = sign * heads[::2][:couples]
+                    heads[1::2] = sign * heads[::2][:pairs]
 
 
 GATES = (0.02, 0.9)

@@ -32,7 +32,7 @@ from bioattn.models.promoter.training.first_weights import (
     CLEAR_MOTIF,
     correlation_of,
     start_filters,
-    start_readers,
+    start_for_clear_motifs,
     warm_start,
 )
 from bioattn.models.promoter.training.settings import Plan, loss_and_metric
@@ -149,7 +149,7 @@ class NetworkTraining(Training):
         if self.training.first_filters is FirstFilters.KMERS:
             found = start_filters(self.model, dataset)
             if correlation_of(found, len(dataset.genes_in(TRAIN))) >= CLEAR_MOTIF:
-                start_readers(self.model)
+                start_for_clear_motifs(self.model)
         if self.training.warm_start:
             warm_start(self.model, dataset, self.treatments, self.scale)
 
