@@ -8,7 +8,8 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
@@ -17,6 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.overrides import TorchFunctionMode
 
 from bioattn import __version__
 from bioattn.attention.site import AttentionSite
@@ -157,10 +159,8 @@ class LoadedModel(Generic[Model, Config]):
             config: Any = build(kind, content["architecture"], str(folder / CONFIG))
         except KeyError as error:
             raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
-        model = load_network(lambda: make(config), asdict(config), folder / WEIGHTS)
-        return cls(
-            model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
-        )
+        model = load_network(lambda: make(config), asdict(config), folder / WEIGHTS, device)
+        return cls(model=model.eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder)
 
     @property
     def config(self) -> Config:
@@ -240,15 +240,12 @@ def save_arrays(folder: Path, arrays: Mapping[str, torch.Tensor], form: str) -> 
 
 
 def load_network(
-    make: Callable[[], Model],
-    architecture: Mapping[str, Any],
-    path: Path,
-    allocate: Callable[[], Model] | None = None,
+    make: Callable[[], Model], architecture: Mapping[str, Any], path: Path, device: torch.device
 ) -> Model:
     """A model with the weights of a safetensors file, whose sizes are held against it before memory is taken.
 
     Weights are copied one by one, so that they are never all in memory twice. architecture: JSON values, which
-    `make` makes the model of. allocate: makes it without values, where that is quicker.
+    `make` makes the model of.
 
     Raises: FormatError for a damaged file, naming a size that cannot be, and missing, extra or misshapen arrays;
     BioattnError when it cannot be opened.
@@ -259,19 +256,20 @@ def load_network(
     except DAMAGE as error:
         raise damaged(path, error) from error
     _check_integers(architecture, "", sum(map(math.prod, stored.values())), path)
-    _check_arrays(path, _shapes(make, path, len(stored)), stored)
-    model = (allocate or make)()
+    model = _model_without_values(make, path, len(stored))
     arrays = model.state_dict()
+    _check_arrays(path, {name: tuple(tensor.shape) for name, tensor in arrays.items()}, stored)
     try:
-        with open_safetensors(path) as file, torch.no_grad():
+        with open_safetensors(path) as file:
             for name in stored:
                 tensor = file.get_tensor(name)
                 if not torch.isfinite(tensor).all():
                     raise FormatError(f"{path}: the array {name} holds NaN or infinite values")
-                arrays[name].copy_(tensor)
+                arrays[name] = tensor.to(device, arrays[name].dtype, copy=True)
     except DAMAGE as error:
         raise damaged(path, error) from error
-    return model
+    model.load_state_dict(arrays, assign=True)
+    return model.to(device)
 
 
 def _check_integers(value: Any, name: str, values: int, path: Path) -> None:
@@ -292,10 +290,8 @@ def _check_integers(value: Any, name: str, values: int, path: Path) -> None:
         )
 
 
-def _shapes(
-    make: Callable[[], torch.nn.Module], path: Path, number_stored: int
-) -> dict[str, tuple[int, ...]]:
-    """The arrays of a model, built on torch's meta device, where they have shapes alone.
+def _model_without_values(make: Callable[[], Model], path: Path, number_stored: int) -> Model:
+    """The model of `make` within `without_values`.
 
     Raises: FormatError for sizes that no model has, or of more arrays than the file holds.
     """
@@ -312,12 +308,34 @@ def _shapes(
 
     hook = register_module_parameter_registration_hook(count)
     try:
-        with torch.device("meta"):
-            return {name: tuple(tensor.shape) for name, tensor in make().state_dict().items()}
+        with without_values():
+            return make()
     except (RuntimeError, OverflowError, ValueError) as error:
         raise FormatError(f"{config}: no model has these sizes ({error})") from error
     finally:
         hook.remove()
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Models made within have shapes alone (torch's meta device): no memory is taken, no number drawn.
+
+    Buffers that are not stored with a model come from NumPy, as torch's functions would give no values here.
+    """
+    with torch.device("meta"), _WithoutFilling():
+        yield
+
+
+class _WithoutFilling(TorchFunctionMode):
+    """Leaves out what draws and scales first weights: on the meta device torch imports its compiler for that."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in (torch.nn.init.normal_, torch.Tensor.normal_, torch.Tensor.mul_):
+            return args[0] if args else kwargs["tensor"]
+        return (torch.empty if func is torch.randn else func)(*args, **kwargs)
 
 
 def _check_arrays(

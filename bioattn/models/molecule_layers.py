@@ -86,7 +86,7 @@ class FingerprintEncoder(nn.Module):
         degrees = ATOM_FEATURES["neighbours"]
         self.embed = AtomEmbedding(channels)
         self.by_degree_RGCC = nn.Parameter(
-            torch.randn(config.radius, degrees, channels, channels) * (2 / channels) ** 0.5
+            torch.randn(config.radius, degrees, channels, channels).mul_((2 / channels) ** 0.5)
         )
         self.bonds = nn.ModuleList(nn.Linear(BOND_CODES, channels, bias=False) for _ in range(config.radius))
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(config.radius))

@@ -14,6 +14,7 @@ given channels.
 import math
 from dataclasses import replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -57,7 +58,9 @@ class Denoiser(nn.Module):
         crosses = config.condition != Condition.ADAGN
         self.levels = _level_vectors(config, hidden, 0) if config.condition != Condition.CROSS else None
         self.tokens = _level_vectors(config, config.channels, 1) if crosses else None
-        self.register_buffer("first_level", torch.arange(treatments) * states, persistent=False)
+        self.register_buffer(
+            "first_level", torch.from_numpy(np.arange(treatments) * states), persistent=False
+        )
 
         def stage(way: str, number: int, inputs: int) -> Stage:
             site = _site(config, f"diffusion.{way}.{number}", number) if crosses else None

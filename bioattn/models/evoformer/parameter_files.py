@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.npz import ARCHIVE_DAMAGE, NpzArrays
@@ -38,6 +37,7 @@ from bioattn.models.evoformer.parameter_table import (
     parameter_table,
     to_canonical,
 )
+from bioattn.models.model_folder import without_values
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -369,12 +369,13 @@ def load_parameters(
             )
         rows = model_rows(config)
         file.check(rows)
-        model = allocate_model(config)
-        targets = model.state_dict()
-        with torch.no_grad():
-            for row in rows:
-                for name, array in zip(row.our_names(), file.read(row), strict=True):
-                    targets[name][row.rows].copy_(torch.from_numpy(array))
+        with without_values():
+            model = EvoformerModel(config)
+        arrays = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
+        for row in rows:
+            for name, array in zip(row.our_names(), file.read(row), strict=True):
+                arrays[name][row.rows].copy_(torch.from_numpy(array))
+        model.load_state_dict(arrays, assign=True)
     inputs = published_inputs(path, has_templates=config.templates is not None)
     return model, inputs if config.recycling else replace(inputs, num_recycles=0)
 
@@ -387,16 +388,3 @@ def published_inputs(path: Path, *, has_templates: bool) -> InputSettings:
     """
     few = re.search(r"model_[25](?![0-9])", path.name) is not None
     return InputSettings(max_msa_clusters=512 - 4 * has_templates, max_extra_msa=1024 if few else 5120)
-
-
-def allocate_model(config: EvoformerConfig) -> EvoformerModel:
-    """A model on the CPU whose parameters are not initialised yet: drawing 93 million numbers takes seconds."""
-    with torch.device("meta"):
-        model = EvoformerModel(config)
-    for module in model.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            setattr(module, name, nn.Parameter(torch.empty(parameter.shape)))
-        for name, buffer in module.named_buffers(recurse=False):
-            if buffer.is_meta:
-                raise RuntimeError(f"the buffer {name} of {type(module).__name__} has no content")
-    return model

@@ -14,12 +14,12 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
 from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.model_folder import without_values
 
 Shape = tuple[int, ...]
 
@@ -383,7 +383,7 @@ class ModelRow(NamedTuple):
 
 def model_rows(config: EvoformerConfig) -> list[ModelRow]:
     """The rows of the table that a model of this shape has."""
-    with torch.device("meta"):
+    with without_values():
         shapes = {name: tuple(tensor.shape) for name, tensor in EvoformerModel(config).state_dict().items()}
     found = []
     for row in parameter_table():

@@ -37,7 +37,7 @@ from bioattn.models.evoformer.layers import use_precision
 from bioattn.models.evoformer.memory import plan_memory
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.pair_updates import CUEQUIVARIANCE_LEAST
-from bioattn.models.evoformer.parameter_files import allocate_model, load_parameters
+from bioattn.models.evoformer.parameter_files import load_parameters
 from bioattn.models.evoformer.prediction import (
     PREDICTION_FILES,
     Prediction,
@@ -539,9 +539,7 @@ def load_evoformer_model(
             raise BioattnError(f"{path}: a model folder knows its number of structure module layers")
         config, inputs = read_evoformer_config(path)
         weights = path / WEIGHTS
-        model = load_network(
-            lambda: EvoformerModel(config), asdict(config), weights, lambda: allocate_model(config)
-        )
+        model = load_network(lambda: EvoformerModel(config), asdict(config), weights, device)
         name = f"{(path if path.name not in ('', '..') else path.resolve()).name}/{WEIGHTS}"
     else:
         weights, name = path, path.name

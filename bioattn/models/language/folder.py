@@ -354,14 +354,9 @@ def load_language_model(
     if "fine_tuned" in content:
         fine_tuned = build(FineTuned, content["fine_tuned"], str(folder / CONFIG))
 
-    def make() -> LanguageModel:
-        return LanguageModel(config, vocabulary, fine_tuned)
-
-    def allocate() -> LanguageModel:
-        with torch.device("meta"):
-            return make().to_empty(device=device)
-
-    model = load_network(make, config.to_json(), folder / WEIGHTS, allocate)
+    model = load_network(
+        lambda: LanguageModel(config, vocabulary, fine_tuned), config.to_json(), folder / WEIGHTS, device
+    )
     if fine_tuned is not None and fine_tuned.lora and base_digest(model) != fine_tuned.base_sha256:
         raise FormatError(
             f"{folder / WEIGHTS}: the low-rank adapters were trained on other weights than those beside them "

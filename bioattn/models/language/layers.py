@@ -50,7 +50,7 @@ class PrecedingTokens(nn.Module):
         if self.embed is not None:
             nn.init.normal_(self.embed.weight, std=FIRST_SPREAD)
         self.phase_PC = (
-            nn.Parameter(torch.randn(config.period, config.channels) * FIRST_SPREAD)
+            nn.Parameter(torch.randn(config.period, config.channels).mul_(FIRST_SPREAD))
             if config.period
             else None
         )

@@ -31,7 +31,7 @@ from bioattn.models.language.architectures import (
 )
 from bioattn.models.language.config import LanguageModelConfig, Output, published_type
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.model_folder import LARGEST_SIZE
+from bioattn.models.model_folder import LARGEST_SIZE, without_values
 from bioattn.sequences.published_vocabulary import read_published_vocabulary
 from bioattn.sequences.vocabulary import Vocabulary
 from bioattn.text import counted, listed
@@ -292,7 +292,7 @@ def read_published_model(
         while model is None:
             try:
                 config, vocabulary = _described(folder, content, architecture, weights, faults)
-                with torch.device("meta"):
+                with without_values():
                     empty = LanguageModel(config, vocabulary)
                 model = _filled(empty, content, architecture, weights, dtype, faults)
             except PartError as error:

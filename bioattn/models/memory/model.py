@@ -5,6 +5,7 @@ Shape suffixes: B questions, F facts, W words of a text, K hops, D channels, A a
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -45,7 +46,7 @@ class MemoryNetwork(nn.Module):
         self.words = nn.Parameter(torch.empty(tables, len(config.words) + 1, channels).normal_(std=FIRST))
         self.places = nn.Parameter(position_encoding(config.places, channels).repeat(tables, 1, 1))
         number = {word: place for place, word in enumerate(config.words, start=1)}
-        answers = torch.tensor([number[word] for word in config.answers])
+        answers = torch.from_numpy(np.array([number[word] for word in config.answers]))
         self.register_buffer("answers", answers, persistent=False)
         self.site = AttentionSite(
             name=SITE,
@@ -102,6 +103,6 @@ class MemoryNetwork(nn.Module):
 
 def position_encoding(places: int, channels: int) -> Tensor:
     """(W, D) factors (1 − w/W) − (d/D)(1 − 2 w/W), w and d from 1 (Sukhbaatar et al. 2015, section 4.1)."""
-    place_W1 = torch.arange(1, places + 1)[:, None] / places
-    channel_D = torch.arange(1, channels + 1) / channels
-    return (1 - place_W1) - channel_D * (1 - 2 * place_W1)
+    place_W1 = np.arange(1, places + 1, dtype=np.float32)[:, None] / np.float32(places)
+    channel_D = np.arange(1, channels + 1, dtype=np.float32) / np.float32(channels)
+    return torch.from_numpy((1 - place_W1) - channel_D * (1 - 2 * place_W1))

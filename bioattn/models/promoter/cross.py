@@ -3,6 +3,7 @@
 Shape suffixes: B promoters, P bins, T treatments, C channels, E treatment channels.
 """
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -35,10 +36,12 @@ class PositionCurve(nn.Module):
         num_knots = -(-config.length // KNOT_SPACING) + 1
         self.heights = nn.Linear(config.treatment_channels, config.num_heads * num_knots, bias=False)
         nn.init.zeros_(self.heights.weight)
-        edges = torch.tensor(config.bin_edges, dtype=torch.float32)
+        # By NumPy: on the meta device torch would import its compiler for each sum.
+        edges = np.array(config.bin_edges, np.float32)
         distance_P = config.length - (edges[:-1] + edges[1:]) / 2
-        gap_KP = distance_P / KNOT_SPACING - torch.arange(num_knots)[:, None]
-        self.register_buffer("share_KP", F.relu(1 - gap_KP.abs()), persistent=False)
+        gap_KP = distance_P / KNOT_SPACING - np.arange(num_knots, dtype=np.float32)[:, None]
+        share_KP = torch.from_numpy(np.maximum(1 - abs(gap_KP), 0))
+        self.register_buffer("share_KP", share_KP, persistent=False)
 
     def forward(self, embeddings_TE: Tensor) -> Tensor:
         """Embeddings (T, E) → biases (H, T, P)."""

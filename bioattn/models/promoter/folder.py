@@ -446,10 +446,13 @@ def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterMod
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{folder}: config.json or treatments.json is incomplete ({error!r})") from error
     model = load_network(
-        lambda: PromoterModel(configs, vocabulary), {"networks": content["networks"]}, folder / WEIGHTS
+        lambda: PromoterModel(configs, vocabulary),
+        {"networks": content["networks"]},
+        folder / WEIGHTS,
+        device,
     )
     return LoadedPromoterModel(
-        model=model.to(device).eval(),
+        model=model.eval(),
         vocabulary=vocabulary,
         treatments=table,
         task=content["task"],

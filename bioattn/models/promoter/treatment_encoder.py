@@ -33,7 +33,9 @@ class IdEncoder(nn.Module):
     def __init__(self, num_treatments: int, channels: int, num_tokens: int) -> None:
         super().__init__()
         # The embedding is the sum of the tokens; this makes its first entries of size 1 whatever their number.
-        self.tokens_TMC = nn.Parameter(torch.randn(num_treatments, num_tokens, channels) * num_tokens**-0.5)
+        self.tokens_TMC = nn.Parameter(
+            torch.randn(num_treatments, num_tokens, channels).mul_(num_tokens**-0.5)
+        )
 
     def forward(self, treatments: TreatmentBatch) -> Tensor:
         """Tokens (T, M, C); an unknown treatment gets those of the first, which the caller replaces."""
