@@ -12,9 +12,17 @@ import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.formats.structure_input import (
+    AUTHOR_KEY,
+    atom_column,
+    is_mmcif,
+    num_atoms,
+    read_block,
+    residue_number,
+)
 from bioattn.io.files import atomic_output, decompression_errors, open_bytes, text_output
 
 CHAIN = "A"
@@ -206,8 +214,9 @@ def write_bfactors(
     """
     with open_bytes(source) as raw, decompression_errors(source):
         content = raw.read()
-    is_mmcif = content.startswith(b"data_") or b"\ndata_" in content or b"\n_atom_site." in content
-    require_structure_name(output, is_mmcif=is_mmcif)
+    text = content.decode("utf-8", "replace")
+    mmcif = is_mmcif(text)
+    require_structure_name(output, is_mmcif=mmcif)
     painted = 0
 
     def value_of(place: int, chain: str, number: str, code: str) -> float:
@@ -215,15 +224,15 @@ def write_bfactors(
         try:
             if atoms is not None and place not in atoms:
                 return WITHOUT_VALUE
-            value = values.get(ResidueKey(chain.strip() or "_", int(number), code.strip(" ?.")))
+            value = values.get(ResidueKey(chain.strip() or "_", residue_number(number.strip()), code.strip()))
         except ValueError:  # waters may have no number
             value = None
         painted += value is not None
         return WITHOUT_VALUE if value is None else value
 
-    text = _mmcif(source, content, value_of) if is_mmcif else b"".join(_pdb(content, value_of))
+    content = _mmcif(source, text, value_of) if mmcif else b"".join(_pdb(content, value_of))
     with atomic_output(output) as temporary:
-        temporary.write_bytes(text)
+        temporary.write_bytes(content)
     return painted
 
 
@@ -254,32 +263,22 @@ def _pdb(content: bytes, value_of: Callable[[int, str, str, str], float]) -> Ite
         yield line
 
 
-def _mmcif(source: Path, content: bytes, value_of: Callable[[int, str, str, str], float]) -> bytes:
-    from Bio.PDB.MMCIF2Dict import MMCIF2Dict
+def _mmcif(source: Path, text: str, value_of: Callable[[int, str, str, str], float]) -> bytes:
     from Bio.PDB.mmcifio import MMCIFIO
 
     try:
-        tables: dict[str, Any] = MMCIF2Dict(io.StringIO(content.decode("utf-8", "replace")))
+        block, begin, end = read_block(text)
     except (ValueError, KeyError, IndexError) as error:
         raise FormatError(f"{source}: cannot be read as mmCIF ({error}); fetch the file again") from error
-    atoms = {name.removeprefix("_atom_site."): cells for name, cells in tables.items()}
-    if "Cartn_x" not in atoms:
+    if "_atom_site.Cartn_x" not in block:
         raise FormatError(f"{source}: has no atoms (_atom_site.Cartn_x) to paint")
-    rows = len(atoms["Cartn_x"])
-    keys = [
-        next((atoms[name] for name in names if name in atoms), ["?"] * rows)
-        for names in (
-            ("auth_asym_id", "label_asym_id"),
-            ("auth_seq_id", "label_seq_id"),
-            ("pdbx_PDB_ins_code",),
-        )
-    ]
-    if {len(cells) for cells in keys} != {rows}:
+    keys = [atom_column(block, names) for names in AUTHOR_KEY]
+    if {len(cells) for cells in keys} != {num_atoms(block)}:
         raise FormatError(f"{source}: an atom has fewer values than columns; the file is cut off")
-    models = atoms.get("pdbx_PDB_model_num", [""] * rows)
+    models = atom_column(block, ["pdbx_PDB_model_num"])
     places = [place - models.index(model) for place, model in enumerate(models)]
-    tables["_atom_site.B_iso_or_equiv"] = [f"{value_of(*key):.2f}" for key in zip(places, *keys, strict=True)]
-    writer, text = MMCIFIO(), io.StringIO()
-    writer.set_dict(tables)
-    writer.save(text)
-    return text.getvalue().encode()
+    block["_atom_site.B_iso_or_equiv"] = [f"{value_of(*key):.2f}" for key in zip(places, *keys, strict=True)]
+    writer, painted = MMCIFIO(), io.StringIO()
+    writer.set_dict(block)
+    writer.save(painted)
+    return (text[:begin] + painted.getvalue() + text[end:]).encode()

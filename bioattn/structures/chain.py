@@ -2,9 +2,9 @@
 
 What is read: the first model; chain ids and residue numbers as the authors gave them (mmCIF: `auth_asym_id`,
 `auth_seq_id`); of alternative locations, and of several kinds of amino acid at one place, the one with the highest
-occupancy. Modified amino acids (MSE and its like) count as their parents. Residues without a CA atom, waters and
-ligands are left out. Copies of a molecule that only TER, segments or numbers that start again tell apart are
-separate chains.
+occupancy. Modified and D amino acids (MSE, DAL and their like) count as their parents. Residues without a CA atom,
+waters and ligands are left out; HETATM residues belong to a chain that they have a peptide bond to. Copies of a
+molecule that only TER, segments or numbers that start again tell apart are separate chains.
 
 Not by Biopython's parsers: they join such copies into one chain, and refuse mmCIF without optional columns.
 """
@@ -12,7 +12,7 @@ Not by Biopython's parsers: they join such copies into one chain, and refuse mmC
 import io
 import logging
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 from Bio.Align import PairwiseAligner, substitution_matrices
 from Bio.Data.PDBData import protein_letters_3to1, protein_letters_3to1_extended
-from Bio.PDB.MMCIF2Dict import MMCIF2Dict
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.structure_input import AUTHOR_KEY, atom_column, is_mmcif, read_block, residue_number
 from bioattn.io.files import decompression_errors, open_bytes
 from bioattn.structures.ideal_geometry import ATOM37
 from bioattn.text import counted, quoted
@@ -37,7 +37,11 @@ UNKNOWN_LETTER = "X"
 # Missing from Biopython's table: rare and ambiguous residues, protonation states of simulations.
 _LETTER_OF = protein_letters_3to1_extended | {"SEC": "U", "PYL": "O", "ASX": "B", "GLX": "Z"}
 _LETTER_OF |= dict.fromkeys(("HID", "HIE", "HIP", "HSD", "HSE", "HSP"), "H") | {"CYX": "C", "CYM": "C"}
-_LETTER_OF |= {"ASH": "D", "GLH": "E", "LYN": "K"}
+_LETTER_OF |= {"ASH": "D", "GLH": "E", "LYN": "K", "LSN": "K", "ARN": "R", "TYM": "Y", "AS4": "D", "GL4": "E"}
+_D_NAMES = "DAL DAR DSG DAS DCY DGN DGL DHI DIL DLE DLY MED DPN DPR DSN DTH DTR DTY DVA"
+_LETTER_OF |= dict(zip(_D_NAMES.split(), "ARNDCQEHILKMFPSTWYV", strict=True))
+_PEPTIDE_BOND = 2.0
+"""Largest distance of C and N, in ångström; it is 1.33."""
 # What parsers let through on files that only begin well.
 _PARSER_ERRORS = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, StopIteration)
 _SLOT_OF = {name: slot for slot, name in enumerate(ATOM37)}
@@ -190,30 +194,27 @@ class _Atom(NamedTuple):
     position: tuple[float, ...]
 
 
-def _atom(place: int, segment: Hashable, cells: Sequence[str]) -> _Atom:
-    """An atom of the cells of `_COLUMNS`, "" where there is no value."""
-    chain, number, code, residue, record, name, element, altloc, occupancy, bfactor, *position = cells
+def _atom(place: int, segment: Hashable, cells: Sequence[str]) -> _Atom | None:
+    """An atom of the cells of `_COLUMNS`, "" where there is no value; None of waters and ions without a number."""
+    chain, text, code, residue, record, name, element, altloc, occupancy, bfactor, *position = cells
+    residue = residue.upper()
+    try:
+        number = residue_number(text)
+    except ValueError:
+        if residue in _LETTER_OF:
+            raise
+        return None
     return _Atom(
-        *(
-            place,
-            segment,
-            chain,
-            int(number),
-            code,
-            residue,
-            record == "HETATM",
-            name,
-            element.upper(),
-            altloc,
-        ),
+        *(place, segment, chain, number, code, residue),
+        *(record == "HETATM", name, element.upper(), altloc),
         *(float(occupancy or 1), float(bfactor or 0), tuple(map(float, position))),
     )
 
 
 _COLUMNS = (
-    ((21, 22), ("auth_asym_id", "label_asym_id"), False),
-    ((22, 26), ("auth_seq_id", "label_seq_id"), True),
-    ((26, 27), ("pdbx_PDB_ins_code",), False),
+    ((21, 22), AUTHOR_KEY[0], False),
+    ((22, 26), AUTHOR_KEY[1], True),
+    ((26, 27), AUTHOR_KEY[2], False),
     ((17, 20), ("label_comp_id", "auth_comp_id"), True),
     ((0, 6), ("group_PDB",), False),
     ((12, 16), ("label_atom_id", "auth_atom_id"), True),
@@ -225,7 +226,7 @@ _COLUMNS = (
     ((38, 46), ("Cartn_y",), True),
     ((46, 54), ("Cartn_z",), True),
 )
-"""Columns of PDB; items of mmCIF's _atom_site, of which the first there is counts; whether one must be there."""
+"""Columns of PDB; items of mmCIF's _atom_site, of which the first with a value counts; whether one is needed."""
 
 
 class _Residue(NamedTuple):
@@ -247,13 +248,13 @@ class _Structure(NamedTuple):
 def _read_structure(path: Path) -> _Structure:
     with open_bytes(path) as raw, decompression_errors(path):
         text = io.TextIOWrapper(raw, encoding="utf-8", errors="replace").read()
-    is_mmcif = text.lstrip("\ufeff \t\r\n#").startswith("data_") or "\n_atom_site." in text
-    if not is_mmcif and not any(line.startswith(("ATOM", "HETATM")) for line in text.splitlines()):
+    mmcif = is_mmcif(text)
+    if not mmcif and not any(line.startswith(("ATOM", "HETATM")) for line in text.splitlines()):
         raise FormatError(f"{path}: holds no atoms; a PDB or mmCIF file is needed")
     try:
-        atoms, method = _mmcif_atoms(text) if is_mmcif else _pdb_atoms(text)
+        atoms, method = _mmcif_atoms(text) if mmcif else _pdb_atoms(text)
     except _PARSER_ERRORS as error:
-        kind = "mmCIF" if is_mmcif else "PDB"
+        kind = "mmCIF" if mmcif else "PDB"
         raise FormatError(
             f"{path}: cannot be read as {kind} ({_reason(error)}); fetch the file again"
         ) from error
@@ -275,11 +276,11 @@ def _read_structure(path: Path) -> _Structure:
 
 def _pdb_atoms(text: str) -> tuple[list[_Atom], str]:
     """The atoms of the first model, and the method."""
-    atoms: list[_Atom] = []
+    atoms: list[_Atom | None] = []
     method, molecule = "", 0
     for line in text.splitlines():
         record = line[:6].rstrip()
-        if record in ("ENDMDL", "END") and atoms:
+        if record in ("MODEL", "ENDMDL", "END") and atoms:
             break
         if record == "TER":
             molecule += 1
@@ -289,31 +290,24 @@ def _pdb_atoms(text: str) -> tuple[list[_Atom], str]:
             cells = [line[start:end].strip() for (start, end), _, _ in _COLUMNS]
             # Simulations name chains in the columns of segments.
             atoms.append(_atom(len(atoms), (molecule, "" if cells[0] else line[72:76]), cells))
-    return atoms, method
+    return [atom for atom in atoms if atom is not None], method
 
 
 def _mmcif_atoms(text: str) -> tuple[list[_Atom], str]:
     """The atoms of the first model, and the method. What optional columns and cells do not say is the default."""
-    table: dict[str, list[str]] = MMCIF2Dict(io.StringIO(text))
-    rows = len(table["_atom_site.Cartn_x"])
-
-    def column(names: Sequence[str], needed: bool) -> list[str]:
-        items = [f"_atom_site.{name}" for name in names if needed or f"_atom_site.{name}" in table]
-        item = next((item for item in items if item in table), items[0] if items else "")
-        return ["" if cell in (".", "?") else cell for cell in (table[item] if item else [""] * rows)]
-
-    models, segments = column(["pdbx_PDB_model_num"], False), column(["label_asym_id"], False)
-    columns = [column(names, needed) for _, names, needed in _COLUMNS]
-    if {len(cells) for cells in (models, segments, *columns)} != {rows}:
+    block, _, _ = read_block(text)
+    models, segments = (atom_column(block, [name]) for name in ("pdbx_PDB_model_num", "label_asym_id"))
+    columns = [atom_column(block, names, needed=needed) for _, names, needed in _COLUMNS]
+    if len({len(cells) for cells in (models, segments, *columns)}) != 1:
         raise IndexError
     atoms = [
         _atom(place, segment, cells)
         for place, (model, segment, cells) in enumerate(
             zip(models, segments, zip(*columns, strict=True), strict=True)
         )
-        if model == models[0] and cells[1]  # waters need no number
+        if model == models[0]
     ]
-    return atoms, table.get("_exptl.method", [""])[0]
+    return [atom for atom in atoms if atom is not None], block.get("_exptl.method", [""])[0]
 
 
 @dataclass(slots=True)
@@ -390,6 +384,10 @@ def _amino_acids(atoms: Sequence[_Atom]) -> list[_Residue]:
     for atom in atoms:
         kinds = kinds_of.setdefault((atom.number, atom.code), {})
         kinds.setdefault((atom.residue, atom.is_hetero), []).append(atom)
+    partners = {
+        end: np.array([atom.position for atom in atoms if atom.name == other]).reshape(-1, 3)
+        for end, other in ("CN", "NC")
+    }
     residues = []
     for (number, code), kinds in kinds_of.items():
         # What has one location belongs to all kinds, whichever it is written with.
@@ -398,7 +396,7 @@ def _amino_acids(atoms: Sequence[_Atom]) -> list[_Residue]:
         amino_acids = [
             kind
             for kind, each in apart.items()
-            if _is_amino_acid(*kind, [*each, *shared] if each[0].altloc else each)
+            if _is_amino_acid(*kind, [*each, *shared] if each[0].altloc else each, partners)
         ]
         if amino_acids:
             likeliest = max(amino_acids, key=lambda kind: max(atom.occupancy for atom in apart[kind]))
@@ -412,14 +410,28 @@ def _amino_acids(atoms: Sequence[_Atom]) -> list[_Residue]:
     return residues
 
 
-def _is_amino_acid(name: str, is_hetero: bool, atoms: Sequence[_Atom]) -> bool:
+def _is_amino_acid(
+    name: str, is_hetero: bool, atoms: Sequence[_Atom], partners: Mapping[str, NDArray[np.float64]]
+) -> bool:
+    """Whether atoms are a residue of a chain. partners: positions of all its N for `C`, of all its C for `N`."""
     is_standard = name in protein_letters_3to1
     # Calcium is called CA, too.
-    has_ca = any(
+    if not any(
         atom.name == "CA" and (is_standard or (atom.element in ("C", "") and name != "CA")) for atom in atoms
+    ):
+        return False
+    names = {atom.name for atom in atoms}
+    if not is_hetero:
+        # Lipids and caps have a CA, too; a trace has nothing else.
+        return name in _LETTER_OF or {"N", "C"} <= names or names <= {"CA", "CB"}
+    if not {"N", "C"} <= names:
+        return name in _LETTER_OF and not is_standard
+    # Ligands may be amino acids, modified ones too, but are bonded to none.
+    return any(
+        (np.linalg.norm(partners[atom.name] - atom.position, axis=1) < _PEPTIDE_BOND).any()
+        for atom in atoms
+        if atom.name in partners
     )
-    # Amino acids among the ligands carry standard names; modified residues of the chain do not.
-    return has_ca and (not is_hetero or (name in _LETTER_OF and not is_standard))
 
 
 def _chain(path: Path, name: str, structure: _Structure) -> Chain:

@@ -201,6 +201,10 @@ def test_everything_else_of_an_mmcif_file_is_kept(tmp_path):
     )
     assert before.pop("_atom_site.B_iso_or_equiv") != after.pop("_atom_site.B_iso_or_equiv")
     assert before == after
+    alone, other = (tmp_path / "out.cif").read_text(), CIF.replace("data_X", "data_Y")
+    assert written(tmp_path, f"data_W\n_a.b c\n{CIF}{other}", ".cif").read_text() == (
+        f"data_W\n_a.b c\n{alone}{other}"
+    )
 
 
 def test_an_absent_column_of_b_factors_is_added(tmp_path):

@@ -56,19 +56,38 @@ def test_corner_cases_of_a_pdb_file(tmp_path):
         atom(11, "HOH", 11, "O", record="HETATM", element="O"),
         atom(12, "CA", 12, "CA", record="HETATM", element="CA"),
         atom(13, "GLU", 13, "CA", record="HETATM"),
-        "ENDMDL",
+        atom("A000", "HOH", 13, "O", record="HETATM", element="O"),
+        atom("270F", "HOH", 13, "O", record="HETATM", element="O"),
+        atom("A001", "Leu", 15, "CA"),
+        atom(15, "NMA", 16, "CA") + "\n" + atom(15, "NMA", 16, "N", element="N"),
         "MODEL        2",
         atom(-1, "TRP", 99, "CA"),
         "ENDMDL",
     )
     chain = read_chain(file)
-    assert chain.letters == "AGSMNXU"
-    assert chain.residue_names == ["ALA", "GLY", "SER", "MSE", "ASN", "UNK", "SEC"]
-    assert chain.numbers == [-1, 5, 5, 7, 9, 10, 14]
-    assert chain.insertion_codes == ["", "", "A", "", "", "", ""]
-    assert chain.ca[:, 0].tolist() == [0, 2, 3, 6, 8, 10, 14]
-    assert chain.cb[:, 0].tolist() == [1, 2, 5, 7, 8, 10, 14]
-    assert chain.num_missing_cb == 3
+    assert chain.letters == "AGSMNXUL"
+    assert chain.residue_names == ["ALA", "GLY", "SER", "MSE", "ASN", "UNK", "SEC", "LEU"]
+    assert chain.numbers == [-1, 5, 5, 7, 9, 10, 14, 10_001]
+    assert chain.insertion_codes == ["", "", "A", "", "", "", "", ""]
+    assert chain.ca[:, 0].tolist() == [0, 2, 3, 6, 8, 10, 14, 15]
+    assert chain.cb[:, 0].tolist() == [1, 2, 5, 7, 8, 10, 14, 15]
+    assert chain.num_missing_cb == 4
+
+
+def test_hetatm_residues_are_those_with_a_peptide_bond(tmp_path):
+    """D amino acids, unknown ones and standard ones; free ones are ligands, S-adenosylhomocysteine among them."""
+    bonded, free = ["DAL", "SER", "ZZ9", "MSE"], ["SAH", "GLU"]
+    file = pdb(
+        tmp_path / "x.pdb",
+        *(
+            atom(number, name, x * number + away, part, record="HETATM", element=part[0])
+            for x, names in ((3.8, bonded), (20, free))
+            for number, name in enumerate(names, start=1 if names is bonded else 7)
+            for part, away in (("N", 0), ("CA", 1.3), ("C", 2.5))
+        ),
+    )
+    (chain,) = read_chains(file)
+    assert (chain.letters, chain.numbers) == ("ASXM", [1, 2, 3, 4])
 
 
 @pytest.mark.parametrize(
@@ -202,21 +221,24 @@ def test_two_kinds_of_amino_acid_leave_the_likelier(tmp_path):
     assert chain.cb[:, 0].tolist() == [0, 3, 5, 6, 9]
 
 
-def test_mmcif_without_optional_columns(tmp_path):
+def test_mmcif_without_optional_columns_or_with_other_blocks(tmp_path):
     names = [
         *(f"label_{name}_id" for name in ("atom", "comp", "asym", "seq")),
         "Cartn_x",
         "Cartn_y",
         "Cartn_z",
     ]
-    rows = ["CA MET A 1 1 0 0 ?", "CB MET A 1 2 0 0 .", "CA GLY A 2 3 0 0 1", "O HOH B . 9 0 0 1"]
+    rows = ["CA MET A 1 1 0 0 ? ?", "CB MET A 1 2 0 0 . ?", "CA GLY A 2 3 0 0 1 ?", "O HOH B . 9 0 0 1 ?"]
     file = tmp_path / "x.cif"
-    header = "".join(f"_atom_site.{name}\n" for name in [*names, "occupancy"])
-    file.write_text(f"data_x\nloop_\n{header}" + "\n".join(rows) + "\n")
-    chain = read_chain(file)
-    assert (chain.name, chain.letters, chain.numbers) == ("A", "MG", [1, 2])
-    assert chain.cb[:, 0].tolist() == [2, 3]
-    file.write_text(file.read_text().replace("label_seq_id", "other"))
+    header = "".join(f"_atom_site.{name}\n" for name in [*names, "occupancy", "auth_seq_id"])
+    text = f"data_x\nloop_\n{header}" + "\n".join(rows) + "\n"
+    blocks = f"\ufeffDATA_info\n_entry.id x\n{text}{text.replace('GLY', 'ALA')}_exptl.method NMR\n"
+    for content in (text, blocks):
+        file.write_text(content)
+        chain = read_chain(file)
+        assert (chain.name, chain.letters, chain.numbers) == ("A", "MG", [1, 2])
+        assert chain.cb[:, 0].tolist() == [2, 3]
+    file.write_text(text.replace("label_seq_id", "other").replace("auth_seq_id", "another"))
     with pytest.raises(BioattnError, match=r"it has no _atom_site.auth_seq_id"):
         read_chain(file)
 
