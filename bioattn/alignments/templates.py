@@ -30,7 +30,7 @@ from bioattn.io.hdf5 import (
 )
 from bioattn.structures.chain import (
     Chain,
-    aligned_residues,
+    align_chain,
     expected_alignments,
     protein_aligner,
     read_chains,
@@ -216,15 +216,14 @@ def _best_hit(path: Path, letters: str) -> _Hit | str:
 
 
 def _aligned(path: Path, chain: Chain, letters: str) -> _Hit:
-    texts = scorable(letters), scorable(chain.letters)
-    places, residues = aligned_residues(protein_aligner("local", -12), *texts)
+    places, residues = align_chain(protein_aligner("local", -12), letters, chain)
     return _Hit(
         name=f"{path.name.removesuffix('.gz').removesuffix('.xz').rpartition('.')[0] or path.name}_{chain.name}",
         chain=chain,
         places=places,
         residues=residues,
         equal=sum(letters[i] == chain.letters[j] for i, j in zip(places, residues, strict=True)),
-        evalue=expected_alignments(*texts, opening=-12),
+        evalue=expected_alignments(scorable(letters), scorable(chain.letters), opening=-12),
     )
 
 

@@ -40,8 +40,8 @@ _LETTER_OF |= dict.fromkeys(("HID", "HIE", "HIP", "HSD", "HSE", "HSP"), "H") | {
 _LETTER_OF |= {"ASH": "D", "GLH": "E", "LYN": "K", "LSN": "K", "ARN": "R", "TYM": "Y", "AS4": "D", "GL4": "E"}
 _D_NAMES = "DAL DAR DSG DAS DCY DGN DGL DHI DIL DLE DLY MED DPN DPR DSN DTH DTR DTY DVA"
 _LETTER_OF |= dict(zip(_D_NAMES.split(), "ARNDCQEHILKMFPSTWYV", strict=True))
-_PEPTIDE_BOND = 2.0
-"""Largest distance of C and N, in ångström; it is 1.33."""
+_PEPTIDE_BOND, _CA_STEP = 2.0, 4.5
+"""Largest distances of C and N, and of the CA, of bonded residues, in ångström; 1.33 and 3.8 are usual."""
 # What parsers let through on files that only begin well.
 _PARSER_ERRORS = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, StopIteration)
 _SLOT_OF = {name: slot for slot, name in enumerate(ATOM37)}
@@ -163,6 +163,32 @@ def aligned_residues(
         np.array([place for block in of_one for place in range(*block)], np.intp) for of_one in blocks
     )
     return in_first, in_second
+
+
+def align_chain(
+    aligner: PairwiseAligner, row: str, chain: Chain
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Positions of the residues of a sequence and of a chain that the best alignment aligns.
+
+    Where the chain is broken, X stand for the residues that its numbers say are missing, unless fewer residues are
+    equal then: else those at the edges of a gap, and whole pieces between long ones, may go astray.
+    """
+    missing = np.maximum(np.diff(chain.numbers), 1) - 1
+    missing[np.linalg.norm(np.diff(chain.ca, axis=0), axis=1) < _CA_STEP] = 0
+    missing[missing > len(row)] = 0
+    filled = np.arange(len(chain)) + np.append(0, missing.cumsum())
+    found = []
+    for places in (filled, np.arange(len(chain))):
+        letters, residues = np.full(places[-1] + 1, UNKNOWN_LETTER), np.full(places[-1] + 1, -1)
+        letters[places], residues[places] = list(chain.letters), np.arange(len(chain))
+        in_row, in_chain = aligned_residues(aligner, scorable(row), scorable("".join(letters)))
+        pairs = np.array([in_row, residues[in_chain]])[:, residues[in_chain] >= 0]
+        equal = sum(row[i] == chain.letters[j] for i, j in pairs.T)
+        found.append((equal, pairs))
+        if not missing.any():
+            break
+    in_row, in_chain = max(found, key=lambda each: each[0])[1]
+    return in_row, in_chain
 
 
 def expected_alignments(first: str, second: str, *, opening: float) -> float:

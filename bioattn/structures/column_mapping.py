@@ -20,7 +20,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.tables import open_table
 from bioattn.io.files import text_output
-from bioattn.structures.chain import Chain, aligned_residues, protein_aligner, scorable
+from bioattn.structures.chain import Chain, align_chain, protein_aligner
 from bioattn.text import percentage
 
 MIN_COVERAGE = 0.5
@@ -153,7 +153,7 @@ def _aligned(chain: Chain, alignment: Alignment, row: int) -> _RowAlignment:
     if letters:
         # A chain may hold more than the row, and the row more than the chain.
         aligner = protein_aligner("global", -11, free_ends=True)
-        in_row, in_chain = aligned_residues(aligner, scorable(letters), scorable(chain.letters))
+        in_row, in_chain = align_chain(aligner, letters, chain)
     equal = sum(letters[i] == chain.letters[j] for i, j in zip(in_row, in_chain, strict=True))
     column = columns[in_row]
     mapping = ColumnMapping(

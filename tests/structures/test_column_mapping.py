@@ -1,6 +1,7 @@
 """Which residue stands in which column: hand-made cases, and the mappings published with the shared pairs."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -69,6 +70,16 @@ def test_gaps_insertions_tags_and_loops():
         wanted[column] = tagged.index(SEQUENCE[:20]) + place - (4 if place >= 24 else 0)
         assert residue == tagged[wanted[column]]
     assert pairs_of(tagged, row) == wanted
+
+
+def test_pieces_between_gaps_stand_where_their_numbers_say():
+    """A piece too short to pay for the gap beside it; numbers that jump where nothing is missing do no harm."""
+    whole = SEQUENCE + SHUFFLED
+    for kept in ([*range(5), *range(40, 66)], [*range(66)]):
+        chain = chain_of("".join(whole[place] for place in kept))
+        for jump in (0, 20, 1000) if len(kept) == 66 else (0,):
+            numbered = replace(chain, numbers=[place + jump * (place > 60) for place in kept])
+            assert map_columns(numbered, alignment_of(whole)).columns.tolist() == kept
 
 
 def test_the_closest_row_is_found_when_the_query_is_another_protein():
