@@ -3,7 +3,7 @@
 The format is found by content; docs/formats/alignments.md has the rules. Two readings of rows exist. In A3M and
 A2M the case carries meaning: upper case and `-` are match columns, lower case is an insertion; A2M pads insertions
 with `.` to equal length, A3M leaves the padding out, and both are read alike. In all other rows every character is
-a column: lower case is read as upper case, `.`, `~` and `_` as gaps.
+a column: lower case is read as upper case, `.`, `~`, `_` and `?` as gaps.
 
 PHYLIP has strict names of ten characters or relaxed ones ending at white space, interleaved or sequential. Nothing
 in a file says which of the four it is: all are tried, and the row count and row lengths of the first line decide.
@@ -53,12 +53,9 @@ _CHAINS = re.compile(rb"#(\d+(?:,\d+)*)[ \t]+(\d+(?:,\d+)*)[ \t]*\n")
 """The first line of ColabFold's A3M: lengths of the chains, and copies of each; `#59 1` is one chain."""
 _BARE_ROW = re.compile(rb"[A-Za-z.~_*?-]+[ \t]*$")
 _OTHER_FORMATS = {
-    b"#NEXUS": "NEXUS",
     b"HMMER3": "a profile of HMMER, not an alignment",
     b"HHsearch": "a profile of HH-suite, not an alignment",
     b"##maf": "MAF",
-    b"!!AA_MULTIPLE": "GCG MSF",
-    b"PileUp": "GCG MSF",
     b"@": "FASTQ, not an alignment",
     b"<": "XML or HTML",
 }
@@ -339,7 +336,7 @@ def parse_phylip(source: str, data: bytes) -> Alignment:
                 f"{raw.where(index)}: '.' means the letter of the first row in some PHYLIP files and a gap in "
                 "others; write the letter or -"
             )
-    return read_columns(raw, gaps=b"?.")
+    return read_columns(raw)
 
 
 def _phylip_rows(
@@ -384,6 +381,26 @@ def _letters(number: int, text: bytes) -> bytes:
     return letters
 
 
+def _by_biopython(format: str) -> Callable[[str, bytes], Alignment]:
+    """A reader of NEXUS, GCG's MSF or PIR. It raises FormatError in Biopython's words."""
+
+    def parse(source: str, data: bytes) -> Alignment:
+        from Bio import AlignIO
+        from Bio.Nexus.Nexus import NexusError
+
+        raw = RawRows(source)
+        try:
+            records = AlignIO.read(io.StringIO(data.decode("utf-8")), format)
+        except (NexusError, ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
+            reason = " ".join(str(error).split())
+            raise FormatError(f"{source}: cannot be read as {format.upper()} ({reason})") from error
+        for record in records:
+            raw.add(1, record.id, str(record.seq).encode())
+        return read_columns(raw)
+
+    return parse
+
+
 # --- which format it is ---
 
 PARSERS: dict[str, Callable[[str, bytes], Alignment]] = {
@@ -394,6 +411,9 @@ PARSERS: dict[str, Callable[[str, bytes], Alignment]] = {
     "clustal": parse_clustal,
     "psicov": parse_psicov,
     "phylip": parse_phylip,
+    "nexus": _by_biopython("nexus"),
+    "msf": _by_biopython("msf"),
+    "pir": _by_biopython("pir"),
 }
 """Readers of the text of a file by format; `source` names it in messages."""
 
@@ -423,19 +443,25 @@ def _find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:
         return parse_stockholm
     # ColabFold's A3M and old FASTA have comments on top.
     record = first if not first.startswith(_COMMENT) else next((x for x in lines if x[:1] not in b"#;"), b"")
+    if re.match(rb">(P1|F1|DL|DC|RL|RC|N3|N1|XX);", record):
+        return PARSERS["pir"]
     if record.startswith(b">"):
         return parse_records
     if CLUSTAL_HEADER.match(first):
         return parse_clustal
     if PHYLIP_HEADER.match(first):
         return parse_phylip
+    if first.upper().startswith(b"#NEXUS"):
+        return PARSERS["nexus"]
+    if first.startswith((b"!!AA_MULTIPLE", b"!!NA_MULTIPLE", b"PileUp")):
+        return PARSERS["msf"]
     if _BARE_ROW.match(first) and all(_BARE_ROW.match(line) for line in lines):
         return parse_psicov
     known = next((f"is {name}" for start, name in _OTHER_FORMATS.items() if first.startswith(start)), None)
     shown = first[:40].decode("utf-8", "replace")
     raise FormatError(
         f"{source}: {known or f'starts with {shown!r}, which no format known here does'}; alignments are read "
-        "from A3M, A2M, aligned FASTA, Stockholm, Clustal, PSICOV .aln (bare rows) and PHYLIP"
+        "from A3M, A2M, aligned FASTA, Stockholm, Clustal, PSICOV .aln (bare rows), PHYLIP, NEXUS, MSF and PIR"
     )
 
 

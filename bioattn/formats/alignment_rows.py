@@ -13,8 +13,8 @@ from bioattn.text import counted
 LOGGER = logging.getLogger("bioattn")
 WHITE_SPACE = b" \t\n\r\v\f"
 _MATCH = UPPER + b"-"
+_GAPS = b".~_?"
 _HINTS = {
-    "*": "a stop; remove it or write X",
     "?": "write X for an unknown residue or - for a gap",
     ".": "write - for a gap",
     "~": "write - for a gap",
@@ -77,13 +77,13 @@ def read_with_insertions(raw: RawRows) -> Alignment:
     return _build(raw, [text for text, _ in rows], [each for _, each in rows], "match column", which)
 
 
-def read_columns(raw: RawRows, *, gaps: bytes = b".~_") -> Alignment:
+def read_columns(raw: RawRows) -> Alignment:
     """Read rows of any other format: each character is a column, whatever its case.
 
-    gaps: what is read as `-`; `.` is the letter of the first row in files written so (`_written_out`).
+    `.`, `~`, `_` and `?` are gaps; `.` is the letter of the first row in files written so (`_written_out`).
     Raises: FormatError for no rows, no columns, rows of unequal length, or letters that are no residues.
     """
-    to_columns = bytes.maketrans(LOWER + gaps, UPPER + b"-" * len(gaps))
+    to_columns = bytes.maketrans(LOWER + _GAPS, UPPER + b"-" * len(_GAPS))
     texts = [text.translate(to_columns) for text in _written_out(raw)]
     return _build(raw, texts, [{} for _ in texts], "column")
 
@@ -123,6 +123,10 @@ def _build(
     if not texts:
         raise FormatError(f"{raw.source}: the alignment holds no row")
     letters = bytearray().join(texts)
+    if b"*" in letters:
+        LOGGER.warning("%s: '*' (a stop) is read as X, an unknown residue", raw.source)
+        texts = [text.replace(b"*", b"X") for text in texts]
+        letters = letters.replace(b"*", b"X")
     if letters.translate(None, _MATCH):
         index, bad = next((i, bad) for i, text in enumerate(texts) if (bad := text.translate(None, _MATCH)))
         letter = bad.decode("utf-8", "replace")[0]

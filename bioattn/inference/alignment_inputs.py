@@ -24,7 +24,10 @@ from bioattn.io.files import (
 )
 from bioattn.system.shard import parse_shard
 
-_NAMES = "a2m a3m afa aln clu clustal clustalw clw fa faa fas fasta msa mfa phy phylip sth sto stockholm stk"
+_NAMES = (
+    "a2m a3m afa aln clu clustal clustalw clw fa faa fas fasta msa msf mfa nex nexus nxs phy phylip pir sth "
+)
+_NAMES += "sto stockholm stk"
 SUFFIXES = frozenset(f".{name}" for name in _NAMES.split())
 """Files of a folder that are taken for alignments; a file that is named itself may be called anything."""
 _PACKED = (".gz", ".xz")

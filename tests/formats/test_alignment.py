@@ -181,6 +181,14 @@ DETECTED = {
     # Sequential, names of ten characters with a space in one.
     "2 12\nHomo sap  MKLAAA\nVLLCCC\nPan       MKLAA-\nV-LCC-\n": ["MKLAAAVLLCCC", "MKLAA-V-LCC-"],
     "2 6\nHomo sapieMKLAAA\nPan trogloMK-AAA\n": ["MKLAAA", "MK-AAA"],
+    # By Biopython.
+    "#NEXUS\nbegin data;\ndimensions ntax=2 nchar=4;\nformat datatype=protein gap=- missing=? interleave "
+    "matchchar=.;\nmatrix\na MK\nb .-\n\na VL\nb ?.\n;\nend;\n": ["MKVL", "M--L"],
+    ">P1;a\nname\nMK-V*\n>P1;b\n\nMKLV*\n": ["MK-V", "MKLV"],
+    "PileUp\n\n x MSF: 4 Type: P Check: 0 ..\n\n Name: a Len: 4 Check: 0 Weight: 1.0\n Name: b Len: 4 Check: 0 "
+    "Weight: 1.0\n\n//\n\n\na MK.V\nb MKLV\n": ["MK-V", "MKLV"],
+    # Stops, and letters that are missing.
+    ">a\nMK*V\n>b\nM?LV\n": ["MKXV", "M-LV"],
 }
 
 
@@ -268,7 +276,8 @@ REFUSED = {
     ">a\nMK\n>b\nMKV\n": "x:3: row 'b' has 3 columns .*are these sequences aligned",
     ">a\nMK-\n>b\nMKVV\n": "x:3: row 'b' has 4 columns but the first row, 'a', has 3; .*equally long$",
     ">a\nMKV\n>b\nMaV\n>c\nM\n": "x:3: row 'b' has 2 match columns .* 'a', has 3",
-    ">a\nMK*\n": "x:1: row 'a', position 3: '\\*' is no residue \\(a stop; remove it or write X\\)",
+    ">a\nMKa\n>b\nM?\n": "x:3: row 'b', position 2: '\\?' is no residue \\(write X for an unknown residue or - ",
+    "#NEXUS\nbegin trees;\nend;\n": "x: cannot be read as NEXUS \\(No records found in handle\\)",
     ">a\nMK\n>b\nM1\n": "x:3: row 'b', position 2: '1' is no residue",
     ">a\n>b\n": "x:1: row 'a', the first, has no columns",
     "text\n>a\nMK\n": "x: starts with 'text'",

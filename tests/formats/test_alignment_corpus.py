@@ -55,7 +55,6 @@ DIFFERENT = {
     "phylip/easel__phylip.bad.1": "refused: has 21 columns",
     "phylip/easel__phylip.bad.11": "refused: '2' stands where letters are expected",
     "phylip/easel__phylip.bad.5": "refused: the file ends after 0 rows",
-    "phylip/easel__phylip.bad.8": "refused: '~' is no residue",
     "phylip/scikit-bio__phylip_invalid_zero_seqs": "refused: 0 rows",
     # Faults of the annotation alone; only rows are read.
     "stockholm/scikit-bio__stockholm_differing_gr_data_length": "read: 1 x 8",

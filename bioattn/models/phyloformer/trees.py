@@ -107,13 +107,31 @@ class Tree(NamedTuple):
 
 
 def read_newick(path: Path) -> Tree:
-    """The first tree of a file. Raises: FormatError when there is none, or a branch has no length of 0 or more."""
-    text = "".join(line for _, line in read_lines(path)).partition(";")[0]
+    """The first tree of a file, Newick or NEXUS.
+
+    Raises: FormatError when there is none, or a branch has no length of 0 or more.
+    """
+    text = "\n".join(line for _, line in read_lines(path))
+    statements = re.findall(r"(?:'[^']*'|[^;'])+", re.sub(r"('[^']*')|\[[^]]*\]", r"\1", text))  # no comments
+    text, names = "".join(statements[:1]), {}
+    if text.lstrip()[:6].upper() == "#NEXUS":
+        # Biopython's reader of NEXUS takes a branch without a length for one of length 0.
+        text = ""
+        for statement in statements:
+            word, rest = [*statement.split(maxsplit=1), "", ""][:2]
+            if word.lower() == "translate":
+                pairs = re.findall(r"([^\s,]+)\s+('(?:[^']|'')*'|[^\s,]+)", rest)
+                names = {each: name.strip("'").replace("''", "'") for each, name in pairs}
+            elif word.lower() in ("tree", "utree"):
+                text = rest.partition("=")[2]
+                break
     try:
-        root = next(Parser(StringIO(text + ";")).parse()).root
-    except (NewickError, ValueError, StopIteration) as error:
-        raise FormatError(f"{path}: no tree in Newick format ({error})") from error
-    clades = [*root.get_terminals(), *root.get_nonterminals(order="postorder")]
+        root = next(Parser(StringIO(text)).parse()).root
+        leaves = root.get_terminals()
+        clades = [*leaves, *root.get_nonterminals(order="postorder")]
+    except (NewickError, ValueError, StopIteration, RecursionError) as error:
+        reason = str(error) or "there is none"
+        raise FormatError(f"{path}: no tree in Newick or NEXUS format ({reason})") from error
     number = {id(clade): place for place, clade in enumerate(clades)}
     parents = np.full(len(clades), -1)
     for clade in clades:
@@ -123,4 +141,4 @@ def read_newick(path: Path) -> Tree:
         raise FormatError(
             f"{path}: a branch has no length, or a negative one; give a tree with branch lengths"
         )
-    return Tree([str(leaf.name) for leaf in root.get_terminals()], parents, lengths)
+    return Tree([names.get(str(leaf.name), str(leaf.name)) for leaf in leaves], parents, lengths)

@@ -199,8 +199,8 @@ def msa(
     reporter: Reporter,
     source: Path = argument(
         "IN",
-        "Alignment: A3M, A2M, aligned FASTA, Stockholm, Clustal, PSICOV .aln, PHYLIP; gzip and xz too; - "
-        "for standard input. With --search: FASTA with the query.",
+        "Alignment: A3M, A2M, aligned FASTA, Stockholm, Clustal, PSICOV .aln, PHYLIP, NEXUS, MSF, PIR; gzip and "
+        "xz too; - for standard input. With --search: FASTA with the query.",
         recorded="",
     ),
     output: Path = options.RESULT,

@@ -12,6 +12,7 @@ import pytest
 from Bio import Phylo
 from scipy import integrate, linalg, optimize, stats
 
+from bioattn.errors import FormatError
 from bioattn.models.phyloformer import simulation
 from bioattn.models.phyloformer.family import PhylogenyAlphabet
 from bioattn.models.phyloformer.simulation import evolve, random_tree
@@ -78,6 +79,24 @@ def test_trees_are_written_and_read(tmp_path):
     again = read_newick(tmp_path / "x.nwk")
     order = [again.names.index(name) for name in tree.names]
     np.testing.assert_allclose(again.leaf_distances()[np.ix_(order, order)], distances, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[by; (x)]((a:0.1,\nb:0.2)95:0.05[100],'c d':0.3)root:1;(a:1,b:2);",
+        "#NEXUS\nbegin taxa;\nend;\nBegin trees;\n\tTranslate\n1 a,\n2 b,\n3 'c d'\n;\ntree x [&lnP=-1;2] = [&R] "
+        "((1:[&rate=2]0.1,2:0.2):5E-2,3:0.3);\ntree y = (1:1,2:2);\nend;\n",
+    ],
+)
+def test_trees_as_programs_write_them(tmp_path, text):
+    (tmp_path / "x").write_text(text)
+    tree = read_newick(tmp_path / "x")
+    assert tree.names == ["a", "b", "c d"]
+    np.testing.assert_allclose(tree.leaf_distances(), a_tree().leaf_distances())
+    (tmp_path / "x").write_text("#NEXUS\nbegin data;\nend;\n")
+    with pytest.raises(FormatError, match=r"no tree in Newick or NEXUS format \(there is none\)"):
+        read_newick(tmp_path / "x")
 
 
 def test_random_trees_are_those_of_a_birth_death_process(monkeypatch):
@@ -225,7 +244,7 @@ def test_attention_of_published_parameters_and_chosen_heads(tmp_path):
         ),
         (
             lambda folder: (folder / "trees/simulated000003.nwk").write_text("((a,b);"),
-            "no tree in Newick format",
+            "no tree in Newick or NEXUS format",
         ),
         (
             lambda folder: (folder / "trees/simulated000003.nwk").write_text("(a,b:1);"),
