@@ -82,7 +82,7 @@ def related_pairs(sequences: Sequence[str], progress: Progress = SILENT) -> list
         if second == first + 1:
             progress.advance()
         one, other = scorable(sequences[first]), scorable(sequences[second])
-        if one and other and number * expected_alignments(one, other, opening=-11) < MAX_EXPECTED:
+        if number * expected_alignments(one, other, opening=-11) < MAX_EXPECTED:
             in_one, in_other = aligned_residues(protein_aligner("local", -11), one, other)
             equal = [one[i] == other[j] for i, j in zip(in_one, in_other, strict=True)]
             pairs.append(RelatedPair(first, second, sum(equal) / len(equal), len(equal)))

@@ -279,6 +279,8 @@ def _mmcif(source: Path, text: str, value_of: Callable[[int, str, str, str], flo
     places = [place - models.index(model) for place, model in enumerate(models)]
     block["_atom_site.B_iso_or_equiv"] = [f"{value_of(*key):.2f}" for key in zip(places, *keys, strict=True)]
     writer, painted = MMCIFIO(), io.StringIO()
-    writer.set_dict(block)
+    # Biopython cannot write a value without letters.
+    written = {name: [cell or "?" for cell in cells] for name, cells in block.items() if name != "data_"}
+    writer.set_dict(block | written)
     writer.save(painted)
     return (text[:begin] + painted.getvalue() + text[end:]).encode()

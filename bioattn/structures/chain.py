@@ -12,6 +12,7 @@ Not by Biopython's parsers: they join such copies into one chain, and refuse mmC
 import io
 import logging
 import math
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -76,8 +77,8 @@ class Chain:
     """How the structure was found, such as `x-ray diffraction`; empty where the file does not say."""
     label: str = ""
     """Its id in the file, which copies share."""
-    atoms: frozenset[int] = frozenset()
-    """Numbers of its molecule's atoms among all of the model, from 0."""
+    atoms: frozenset[int] | None = None
+    """Numbers of its molecule's atoms among all of the model, from 0; None where no other molecule has its id."""
 
     def __len__(self) -> int:
         return len(self.letters)
@@ -170,32 +171,35 @@ def align_chain(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Positions of the residues of a sequence and of a chain that the best alignment aligns.
 
-    Where the chain is broken, X stand for the residues that its numbers say are missing, unless fewer residues are
-    equal then: else those at the edges of a gap, and whole pieces between long ones, may go astray.
+    Where the chain is broken, X stand for the residues that its numbers say are missing: else those at the edges
+    of a gap, and whole pieces between long ones, go astray. Numbers that cost as much as a gap are not believed.
     """
     missing = np.maximum(np.diff(chain.numbers), 1) - 1
     missing[np.linalg.norm(np.diff(chain.ca, axis=0), axis=1) < _CA_STEP] = 0
     missing[missing > len(row)] = 0
-    filled = np.arange(len(chain)) + np.append(0, missing.cumsum())
+    row, letters = scorable(row), np.array(list(scorable(chain.letters)))
     found = []
-    for places in (filled, np.arange(len(chain))):
-        letters, residues = np.full(places[-1] + 1, UNKNOWN_LETTER), np.full(places[-1] + 1, -1)
-        letters[places], residues[places] = list(chain.letters), np.arange(len(chain))
-        in_row, in_chain = aligned_residues(aligner, scorable(row), scorable("".join(letters)))
-        pairs = np.array([in_row, residues[in_chain]])[:, residues[in_chain] >= 0]
-        equal = sum(row[i] == chain.letters[j] for i, j in pairs.T)
-        found.append((equal, pairs))
-        if not missing.any():
-            break
-    in_row, in_chain = max(found, key=lambda each: each[0])[1]
+    for number, filled in enumerate((missing, np.zeros_like(missing)) if missing.any() else (missing,)):
+        places = np.arange(len(chain)) + np.append(0, filled.cumsum())
+        text, residues = np.full(places[-1] + 1, UNKNOWN_LETTER), np.full(places[-1] + 1, -1)
+        text[places], residues[places] = letters, np.arange(len(chain))
+        in_row, in_chain = aligned_residues(aligner, row, "".join(text))
+        in_row, in_chain = in_row[residues[in_chain] >= 0], residues[in_chain][residues[in_chain] >= 0]
+        similar = sum(
+            aligner.substitution_matrix[row[i], letters[j]] for i, j in zip(in_row, in_chain, strict=True)
+        )
+        found.append((similar - 11 * number, in_row, in_chain))
+    _, in_row, in_chain = max(found, key=lambda each: each[0])
     return in_row, in_chain
 
 
 def expected_alignments(first: str, second: str, *, opening: float) -> float:
-    """How many local alignments of so high a score chance gives of two sequences (Karlin-Altschul).
+    """How many local alignments of so high a score chance gives of two sequences (Karlin-Altschul); inf of none.
 
     For BLOSUM62 with a cost of 11 for a gap and 1 for each of its residues (Altschul & Gish 1996).
     """
+    if not first or not second:
+        return math.inf
     score = protein_aligner("local", opening).score(first, second)
     return 0.041 * len(first) * len(second) * math.exp(-0.267 * score)
 
@@ -267,7 +271,8 @@ class _Structure(NamedTuple):
     """Amino acids and all atoms by the name of their chain; further copies of a chain `A` are `A2`, `A3`."""
     copies: dict[str, list[str]]
     """Names of the proteins of each chain of the file."""
-    chains: set[str]
+    chains: Counter[str]
+    """Molecules of each, proteins or not."""
     method: str
 
 
@@ -284,10 +289,11 @@ def _read_structure(path: Path) -> _Structure:
         raise FormatError(
             f"{path}: cannot be read as {kind} ({_reason(error)}); fetch the file again"
         ) from error
-    chains = {_name(atom.chain) for atom in atoms}
+    molecules = _molecules(atoms)
+    chains = Counter(_name(molecule.atoms[0].chain) for molecule in molecules)
     proteins: dict[str, tuple[list[_Residue], _Molecule]] = {}
     copies: dict[str, list[str]] = {}
-    for molecule in _molecules(atoms):
+    for molecule in molecules:
         residues = _amino_acids(molecule.atoms)
         if residues:
             name = first = _name(molecule.atoms[0].chain)
@@ -462,6 +468,7 @@ def _is_amino_acid(
 
 def _chain(path: Path, name: str, structure: _Structure) -> Chain:
     residues, molecule = structure.proteins[name]
+    label = _name(molecule.atoms[0].chain)
     cb: list[NDArray[np.floating]] = []
     missing = 0
     atom37 = np.full((len(residues), len(ATOM37), 3), np.nan, np.float32)
@@ -488,6 +495,6 @@ def _chain(path: Path, name: str, structure: _Structure) -> Chain:
         atom37=atom37,
         num_missing_cb=missing,
         method=structure.method,
-        label=_name(molecule.atoms[0].chain),
-        atoms=frozenset(atom.place for atom in molecule.atoms),
+        label=label,
+        atoms=frozenset(atom.place for atom in molecule.atoms) if structure.chains[label] > 1 else None,
     )

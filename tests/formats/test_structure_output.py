@@ -205,6 +205,7 @@ def test_everything_else_of_an_mmcif_file_is_kept(tmp_path):
     assert written(tmp_path, f"data_W\n_a.b c\n{CIF}{other}", ".cif").read_text() == (
         f"data_W\n_a.b c\n{alone}{other}"
     )
+    assert "_entry.id   ?\n" in written(tmp_path, CIF.replace("'an entry'", "''"), ".cif").read_text()
 
 
 def test_an_absent_column_of_b_factors_is_added(tmp_path):
@@ -220,6 +221,19 @@ def test_numbers_of_atoms_and_packed_files(tmp_path):
     source.write_bytes(gzip.compress(PDB.encode()))
     assert write_bfactors(source, tmp_path / "out.pdb", VALUES) == 5
     assert (tmp_path / "out.pdb").read_text() == written(tmp_path, PDB, ".pdb").read_text()
+
+
+def test_models_with_other_atoms_are_painted_alike(tmp_path):
+    source = tmp_path / "x.pdb"
+    source.write_text(
+        PDB.replace("CA  ALA A  10       1.000   2.000   4.000  1.00 21", "CA  SER B  -3      1  2 3 1")
+    )
+    assert (
+        write_bfactors(
+            source, tmp_path / "o.pdb", {ResidueKey("B", -3, ""): 5}, read_chain(source, "B").atoms
+        )
+        == 2
+    )
 
 
 @pytest.mark.parametrize("suffix", [".pdb", ".cif"])

@@ -80,6 +80,8 @@ def test_pieces_between_gaps_stand_where_their_numbers_say():
         for jump in (0, 20, 1000) if len(kept) == 66 else (0,):
             numbered = replace(chain, numbers=[place + jump * (place > 60) for place in kept])
             assert map_columns(numbered, alignment_of(whole)).columns.tolist() == kept
+            of_part = map_columns(numbered, alignment_of(whole[12:])).columns.tolist()
+            assert of_part == [place - 12 for place in kept if place >= 12]
 
 
 def test_the_closest_row_is_found_when_the_query_is_another_protein():
