@@ -29,7 +29,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, TokenTask, figures_of, sums_of
-from bioattn.training.task import PartLoss, Step
+from bioattn.training.task import PartLoss, Step, set_seed
 
 Codes = NDArray[np.uint8]
 Levels = NDArray[np.int64]
@@ -103,7 +103,7 @@ class DiffusionTask(TokenTask):
         levels_BT[rng.random(levels_BT.shape) < training.drop_treatment] = UNKNOWN
         levels_BT[rng.random(size) < training.drop_all] = UNKNOWN
         own = shard.slice(size)
-        torch.manual_seed(training.seed * 1_000_003 + step.number)
+        set_seed(training.seed * 1_000_003 + step.number)
         if own.start < own.stop:
             loss = self._nats(self.model, codes_BL, levels_BT, rng, own).sum() / size
             yield PartLoss(loss, loss)

@@ -45,6 +45,7 @@ from bioattn.store.training_record import Comparison
 from bioattn.structures.contacts import ContactScores, contact_scores, distances, mean_scores
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, duration, markdown_table
+from bioattn.training.task import set_seed
 
 
 @dataclass(eq=False)
@@ -189,7 +190,7 @@ class TrainingSamples:
         """
         # No function of the steps of the stage before: that may be another run.
         where = (step,) if simulated else (_REAL_STAGE, step)
-        torch.manual_seed(int(np.random.default_rng([self.config.seed, *where]).integers(2**62)))
+        set_seed(int(np.random.default_rng([self.config.seed, *where]).integers(2**62)))
         return [
             self._draw(step, np.random.default_rng([self.config.seed, *where, number]), number, simulated)
             for number in range(self.config.families_per_step)[numbers]

@@ -43,7 +43,7 @@ from bioattn.store.training_record import MODEL_ROW, Comparison
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
-from bioattn.training.task import Judgement, PartLoss, Step
+from bioattn.training.task import Judgement, PartLoss, Step, set_seed
 
 PREDICTED_AT_ONCE = 8192
 """Tokens of a forward pass without gradients."""
@@ -238,7 +238,7 @@ class FineTuningTask(LanguageTask):
         rows = order[place * size : (place + 1) * size]
         wanted = [each.of(rows) for each in self.wanted]
         own = rows[shard.slice(len(rows))]
-        torch.manual_seed(training.seed * 1_000_003 + step.number)
+        set_seed(training.seed * 1_000_003 + step.number)
         if not len(own):
             return
         with training.precision.autocast(self.device):

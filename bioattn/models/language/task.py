@@ -31,7 +31,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, TokenTask, figures_of, sums_of
 from bioattn.training.settings import UpdateConfig
-from bioattn.training.task import PartLoss, Results, Step
+from bioattn.training.task import PartLoss, Results, Step, set_seed
 
 VALIDATION_BATCH = 16
 """Windows of one forward pass in validation."""
@@ -156,7 +156,7 @@ class LanguageTask(TokenTask):
         whole = exercise(windows, self.config, training, generator, self.num_words)
         targets = max(1, int((whole.targets_BL != IGNORED).sum()))
         own = shard.slice(training.batch_size)
-        torch.manual_seed(training.seed * 1_000_003 + step.number)
+        set_seed(training.seed * 1_000_003 + step.number)
         if own.start < own.stop:
             loss = self._loss(whole.part(own)) / targets
             yield PartLoss(loss, loss)

@@ -38,7 +38,15 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 from bioattn.training.predicted_tokens import Evaluation, Row
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Results, Step, figures_by_part
+from bioattn.training.task import (
+    ConfiguredTask,
+    Judgement,
+    PartLoss,
+    Results,
+    Step,
+    figures_by_part,
+    set_seed,
+)
 
 POOL = 8
 """A batch is drawn from so many times its molecules, ordered by size, so that little of it is padding."""
@@ -126,7 +134,7 @@ class MoleculeTask(ConfiguredTask):
         first = int(generator.integers(POOL)) * training.batch_size
         drawn = self.train[pool[first : first + training.batch_size]]
         measured = max(1, int(torch.isfinite(self.targets_NT[drawn]).sum()))
-        torch.manual_seed(training.seed * 1_000_003 + step.number)
+        set_seed(training.seed * 1_000_003 + step.number)
         own = drawn[shard.slice(len(drawn))]
         if len(own):
             with training.precision.autocast(self.device):

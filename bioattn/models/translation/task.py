@@ -25,7 +25,7 @@ from bioattn.sequences.vocabulary import EOS
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.training.predicted_tokens import Evaluation, Row, TokenTask, figures_of, mixed, sums_of
-from bioattn.training.task import PartLoss, Step
+from bioattn.training.task import PartLoss, Step, set_seed
 
 POOL = 8
 """A batch is drawn from so many times its pairs, ordered by length, so that little of it is padding."""
@@ -83,7 +83,7 @@ class TranslationTask(TokenTask):
         training = self.training
         drawn = self._drawn(step.number)
         tokens = sum(len(pair.target) + 1 for pair in drawn)
-        torch.manual_seed(training.seed * 1_000_003 + step.number)
+        set_seed(training.seed * 1_000_003 + step.number)
         own = drawn[shard.slice(len(drawn))]
         if own:
             batch = batch_of(own).to(self.device)

@@ -49,7 +49,7 @@ from bioattn.promoters.response_metrics import (
 from bioattn.promoters.treatments import UNCONDITIONAL
 from bioattn.system.shard import Shard
 from bioattn.text import counted
-from bioattn.training.task import Judgement, PartLoss, Step, Training
+from bioattn.training.task import Judgement, PartLoss, Step, Training, set_seed
 
 TRUNK_TREATMENTS_PER_STEP = 8
 """film and cross-all run their trunk once per treatment: by default only some are drawn in each step."""
@@ -177,7 +177,7 @@ class NetworkTraining(Training):
         for first in range(own.start, own.stop, each):
             rows = slice(first, min(first + each, own.stop))
             # Every part draws what the whole batch would.
-            torch.manual_seed(batch.seed)
+            set_seed(batch.seed)
             with part_of_batch(rows, size):
                 part = self._part(batch, rows, measured, entropy_weight)
             yield part
