@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bioattn.attention.kernels import Used
 from bioattn.attention.site import AttentionSite, Contribution, MapTiles, Tile
@@ -224,3 +224,14 @@ def listener_for(site: AttentionSite | None) -> Listener | None:
         if any(fnmatchcase(site.name, pattern) for pattern in listener.patterns):
             return listener
     return None
+
+
+def sites_of(module: nn.Module) -> dict[str, AttentionSite]:
+    """The attention sites of a module and its parts, by name."""
+    found: dict[str, AttentionSite] = {}
+    for part in module.modules():
+        for value in vars(part).values():
+            for site in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(site, AttentionSite):
+                    found[site.name] = site
+    return found

@@ -28,6 +28,7 @@ from bioattn.io.files import atomic_output, is_file_name, read_json, sha256_of, 
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.settings import build
 from bioattn.models.family import CONFIG, WEIGHTS, described_by, families
+from bioattn.store.reader import Sites
 from bioattn.store.training_record import HISTORY, TRAINING_RECORD, read_training_record
 
 if TYPE_CHECKING:
@@ -120,14 +121,6 @@ def check_model_config(path: Path, content: Any) -> None:
         )
 
 
-class Sites(dict[str, AttentionSite]):
-    """Attention sites by name, in the order of the model; shown as a table."""
-
-    def __repr__(self) -> str:
-        rows = [[name, ", ".join(site.dims), f"{site.num_heads:,}"] for name, site in self.items()]
-        return _table_text([["site", "axes of its weights", "heads"], *rows])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadedModel(Generic[Model, Config]):
     """A model on its device and in evaluation mode: a `bioattn.inference.runner.Runner`."""
@@ -168,7 +161,7 @@ class LoadedModel(Generic[Model, Config]):
         return cast(Config, self.model.config)
 
     @property
-    def sites(self) -> Sites:
+    def sites(self) -> Sites[AttentionSite]:
         """Attention sites by name."""
         return Sites(cast(Mapping[str, AttentionSite], self.model.sites))
 
@@ -212,14 +205,7 @@ class CheckedModel(LoadedModel[Model, Config]):
         """
         from bioattn.python.analyses import check
 
-        return check(self, Path(inputs), dataset=dataset, samples=samples, seed=seed)
-
-
-def _table_text(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+        return check(self, inputs, dataset=dataset, samples=samples, seed=seed)
 
 
 def save_arrays(folder: Path, arrays: Mapping[str, torch.Tensor], form: str) -> None:

@@ -59,7 +59,7 @@ class TreatmentTable:
             raise BioattnError("treatment table: two columns have the same name")
 
     def __repr__(self) -> str:
-        return repr(self.frame)
+        return repr(self.frame if self.columns else pd.DataFrame({"treatment": self.names}))
 
     @property
     def names(self) -> list[str]:

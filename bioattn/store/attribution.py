@@ -120,17 +120,19 @@ class Attribution(Results):
         values = self._contents.read(ATTRIBUTION, GAP, [slice(None)])
         return pd.DataFrame(values, index=self.samples.index, columns=self.treatments)
 
-    def array(self, *, samples: Names = None, treatments: Names = None) -> LabelledArray:
+    def array(self, *, samples: Choice = None, treatments: Names = None) -> LabelledArray:
         """What each of the four bases would add: axes sample, treatment, position, base (`values` has the unit).
 
-        Raises: BioattnError for what is not there.
+        samples: names, or a slice of their numbers. Raises: BioattnError for what is not there.
         """
+        samples = self._named(samples)
         return self._labelled(
             self.values(gene=samples, treatment=treatments), samples, treatments, {"base": BASES}
         )
 
-    def at_bases(self, *, samples: Names = None, treatments: Names = None) -> LabelledArray:
+    def at_bases(self, *, samples: Choice = None, treatments: Names = None) -> LabelledArray:
         """What the base that is there adds: axes sample, treatment, position. Raises: as `array`."""
+        samples = self._named(samples)
         return self._labelled(self.contributions(gene=samples, treatment=treatments), samples, treatments, {})
 
     def _labelled(

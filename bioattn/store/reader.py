@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bioattn.attention.site import AttentionSite
 from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
 from bioattn.io.hdf5 import open_hdf5
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Choice = str | Sequence[str] | slice | None
 Names = str | Sequence[str] | None
 """One name, whose axis is dropped; several, in that order; None for all."""
+Site = TypeVar("Site", "SiteInfo", AttentionSite)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,16 @@ class SiteInfo:
     def intercept(self) -> NDArray[np.float64]:
         """By treatment, what contributions are added to; empty where there are none."""
         return np.array(self.layout.attributes.get("intercept", ()), dtype=np.float64)
+
+
+class Sites(dict[str, Site]):
+    """Attention sites by name, in the order of the model; shown as a table."""
+
+    def __repr__(self) -> str:
+        table = [["site", "axes of its weights", "heads"]]
+        table += [[name, ", ".join(site.dims), f"{len(site.heads):,}"] for name, site in self.items()]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)
 
 
 class Results:
@@ -208,6 +220,12 @@ class Results:
         before = 0 if self.downstream is None else self.window_length - self.downstream
         return np.arange(self.window_length) - before
 
+    def _named(self, samples: Choice) -> Names:
+        """The names that a choice of samples stands for; None for all."""
+        if samples is None or isinstance(samples, str):
+            return samples
+        return self._contents.samples.ids[samples] if isinstance(samples, slice) else list(samples)
+
     def _genes(self, gene: Choice) -> int | list[int] | slice:
         return choice(gene, self._numbers, f"{self.path}: gene")
 
@@ -235,9 +253,9 @@ class Attention(Results):
     _format = schema.FORMAT
 
     @cached_property
-    def sites(self) -> dict[str, SiteInfo]:
+    def sites(self) -> "Sites[SiteInfo]":
         """Attention sites by name."""
-        sites = {}
+        sites = Sites[SiteInfo]()
         for path, layout in self._groups.items():
             folder, _, name = path.partition("/")
             if folder != schema.SITES:
@@ -379,7 +397,7 @@ class Attention(Results):
         self,
         site: str | None = None,
         *,
-        samples: Names = None,
+        samples: Choice = None,
         treatments: Names = None,
         head: int | None = None,
         value_weighted: bool = False,
@@ -387,17 +405,17 @@ class Attention(Results):
     ) -> LabelledArray:
         """The weights of a site; only what is asked for is read.
 
-        site: None for the only one. samples: genes or alignments; where their lengths differ None is the only one,
-        and where each has its own array one must be named. head: the model's number of it, whose axis is then
-        dropped; None for all. The keys that `top-k` kept of one sample are named along all axes, as `key`; the
-        places of several samples along their own, as `query_name` and `key_name`.
+        site: None for the only one. samples: genes or alignments, by name or a slice of their numbers; where their
+        lengths differ None is the only one, and where each has its own array one must be named. head: the model's
+        number of it, whose axis is then dropped; None for all. The keys that `top-k` kept of one sample are named
+        along all axes, as `key`; the places of several samples along their own, as `query_name` and `key_name`.
         value_weighted: the weights times the norm of the value that they multiply. Keys and queries that are bins
         of a promoter have their middles as coordinates, in bases from the window's first base. contributions: what
         a key adds to the prediction instead, of models trained with --readout shared.
 
         Raises: BioattnError for what the file does not hold, or where a site or sample must be named.
         """
-        info = self._chosen_site(site)
+        info, samples = self._chosen_site(site), self._named(samples)
         if samples is None and info.layout.ragged and len(self._contents.samples) == 1:
             samples = self._contents.samples.ids[0]
         one = samples if isinstance(samples, str) else None
@@ -443,10 +461,10 @@ class Attention(Results):
     def at_bases(
         self,
         *,
-        samples: Names = None,
+        samples: Choice = None,
         treatments: Names = None,
-        sites: Sequence[str] | None = None,
-        heads: Sequence[int] | None = None,
+        sites: str | Sequence[str] | None = None,
+        heads: int | Sequence[int] | None = None,
         value_weighted: bool = False,
         weights: bool = False,
     ) -> LabelledArray:
@@ -467,8 +485,8 @@ class Attention(Results):
             self,
             self._genes(samples),
             self._treatments(treatments),
-            sites,
-            heads,
+            [sites] if isinstance(sites, str) else sites,
+            [heads] if isinstance(heads, int) else heads,
             value_weighted=value_weighted,
             weights=weights,
         )
@@ -529,7 +547,10 @@ class Attention(Results):
 
     def _chosen_site(self, site: str | None) -> SiteInfo:
         if site is None and len(self.sites) != 1:
-            raise BioattnError(f"{self.path}: holds several sites; name one: {', '.join(self.sites)}")
+            names = ", ".join(self.sites)
+            raise BioattnError(
+                f"{self.path}: holds {f'several sites; name one: {names}' if names else 'no site'}"
+            )
         return self._info(site or next(iter(self.sites)))
 
 
