@@ -15,6 +15,7 @@ import numpy as np
 from bioattn.checks.record import NEGATIVE
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures import style
+from bioattn.inference.inputs import python_warnings
 from bioattn.interpret.file_kinds import MEME, MOTIF_FOLDER
 from bioattn.store.kinds import Candidate, FileKind, find_kind, recognise
 from bioattn.store.reader import Attention, open_attention
@@ -131,7 +132,8 @@ def plot(result: Any, kind: str | None = None, **options: Any) -> "Figure":
 
     Raises: SettingsError for options that the picture does not take; BioattnError for what a file does not hold.
     """
-    return draw(result, kind, **options)[0]
+    with python_warnings():
+        return draw(result, kind, **options)[0]
 
 
 def draw(
@@ -272,6 +274,8 @@ def _accepted(kind: str, names: Sequence[str], options: Mapping[str, Any]) -> di
             raise SettingsError(f"{what}: the picture {kind} takes no such option; it takes {flags}")
         if parameters[name].annotation in (Path, Path | None):
             accepted[name] = Path(value)
+        elif isinstance(value, str | int) and "Sequence[" in str(parameters[name].annotation):
+            accepted[name] = [value]
     return accepted
 
 

@@ -33,7 +33,8 @@ SUFFIXES = frozenset(f".{name}" for name in _NAMES.split())
 _PACKED = (".gz", ".xz")
 _LIST_HEAD = 100
 """Lines but for comments in which a list has to name a file that is there."""
-ALIGNED_LETTERS = ascii_uppercase + "-.*"
+ALIGNED_LETTERS = ascii_uppercase + "-*"
+"""Of a row without insertions: text of these alone is no path."""
 
 
 class InputFile(NamedTuple):

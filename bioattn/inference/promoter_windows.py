@@ -1,7 +1,7 @@
 """Promoters as windows of equal length: of a FASTA file, or of what a caller has in memory."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.nucleotides import LETTERS, encode
-from bioattn.inference.inputs import HELD, codes_in, path_in, sequences_in
+from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.inference.run import Source
 from bioattn.io.files import sha256_of
 from bioattn.promoters.genes import GeneNames, choose_genes
@@ -67,16 +67,14 @@ def hold_promoters(
     Raises: FormatError for what `read_promoters` refuses, and for promoters that end before the model's window
     does; BioattnError when there are none, and for genes that are not there.
     """
-    path = path_in(inputs, LETTERS)
+    path = path_in(inputs, LETTERS + LETTERS.lower())
     if path is not None:
         promoters = list(read_promoters(path))
-    elif codes := codes_in(inputs):
-        promoters = _unplaced(zip(*codes, strict=True))
-    else:
-        given = sequences_in(inputs)
-        promoters = _unplaced(
-            (name, encode(sequence, f"{HELD}: {name!r}")) for name, sequence in zip(*given, strict=True)
-        )
+    else:  # no annotation says where they lie
+        promoters = [
+            Promoter(name, "", -1, -1, ".", 0, encode(sequence, f"{HELD}: {name!r}"))
+            for name, sequence in zip(*sequences_in(inputs, numbers=True), strict=True)
+        ]
     where = path or HELD
     if not promoters:
         raise BioattnError(f"{where}: holds no promoters")
@@ -144,8 +142,3 @@ def make_batch(
     gene_ids, chrom, strand, common = names
     samples = promoter_samples(gene_ids, chrom, starts, ends, strand, common)
     return Promoters(codes_NL, samples, num_padded=padded, num_cut=cut)
-
-
-def _unplaced(named: Iterable[tuple[str, NDArray[np.uint8]]]) -> list[Promoter]:
-    """Promoters that no annotation says where they lie."""
-    return [Promoter(name, "", -1, -1, ".", 0, codes) for name, codes in named]

@@ -223,10 +223,6 @@ class MethodSettings:
     seed: int = SEED
     """Of the shuffles of `dinucleotide-shuffled`."""
 
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise SettingsError(f"--steps is {self.steps}; it must be at least 1")
-
     def text(self) -> str:
         """What beside the method decides the values."""
         if self.method is not Method.INTEGRATED_GRADIENTS:

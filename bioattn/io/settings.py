@@ -21,6 +21,8 @@ repeated). Nothing here imports torch.
 
 import dataclasses
 import difflib
+import numbers
+import operator
 import tomllib
 import types
 import typing
@@ -377,6 +379,20 @@ def require(settings: object, names: Iterable[str], holds: Callable[[Any], bool]
         value = getattr(settings, name)
         if value is not None and not holds(value):
             raise SettingsError(f"{name} is {value}; it must {rule}")
+
+
+def require_limits(options: Mapping[str, Option], values: Mapping[str, Any]) -> None:
+    """Check numbers as the command line does; None is left alone.
+
+    Raises: SettingsError for a number beyond the limits of the option of its name.
+    """
+    for name, value in values.items():
+        said = options.get(name)
+        if said is None or value is None:
+            continue
+        for limit, beyond, what in ((said.min, operator.lt, "least"), (said.max, operator.gt, "most")):
+            if limit is not None and (not isinstance(value, numbers.Real) or beyond(value, limit)):
+                raise SettingsError(f"{name} is {value!r}; it must be at {what} {limit:g}")
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:

@@ -102,16 +102,13 @@ class ExportAttention(ResumableCommand):
     def options(self) -> "AttentionOptions":
         """What of the attention is written. Raises: SettingsError for heads or --top-k that cannot be."""
         from bioattn.choices import parse_heads
-        from bioattn.store.schema import AttentionOptions
 
-        if self.top_k is not None and self.reduce is not Reduction.TOP_K:
-            raise SettingsError("--top-k is for --reduce top-k; say that too, or leave it out")
-        return AttentionOptions(
+        return attention_options(
             sites=self.sites or ("*",),
             heads=parse_heads(self.heads),
             dtype=self.dtype,
             reduce=self.reduce,
-            top_k=16 if self.top_k is None else self.top_k,
+            top_k=self.top_k,
             value_weighted=self.value_weighted,
             phases=self.phases,
         )
@@ -133,15 +130,15 @@ class AttentionKeywords(TypedDict, total=False):
 
     sites: str | Sequence[str]
     """Shell patterns of names among `model.sites`; not given: all."""
-    heads: Sequence[int] | None
-    """Numbers of those kept; None = all."""
+    heads: int | Sequence[int] | None
+    """Numbers of those kept, from 0; None = all."""
     dtype: str
     """float32 or float16."""
     reduce: str
     """`none` (if not given), `mean-heads`, `max-heads`, `top-k` (the largest `top_k` of each query), and of
     alignments `mean-rows` or `max-rows`."""
     top_k: int
-    """16, if not given."""
+    """16, if not given; only with `top-k`."""
     value_weighted: bool
     """Whether to keep weights times the norm of the value that they multiply, too; not of alignments."""
 
@@ -149,23 +146,25 @@ class AttentionKeywords(TypedDict, total=False):
 def attention_options(
     *,
     sites: str | Sequence[str] = "*",
-    heads: Sequence[int] | None = None,
+    heads: int | Sequence[int] | None = None,
     dtype: str = "float32",
     reduce: str = "none",
-    top_k: int = 16,
+    top_k: int | None = None,
     value_weighted: bool = False,
     phases: int = 1,
 ) -> "AttentionOptions":
-    """What of the attention a caller from Python asks for. Raises: SettingsError for a choice that is none."""
+    """What is kept of the attention. Raises: SettingsError for a choice that is none."""
     from bioattn.choices import chosen
     from bioattn.store.schema import AttentionOptions
 
+    if top_k is not None and reduce != Reduction.TOP_K:
+        raise SettingsError("--top-k is for --reduce top-k; say that too, or leave it out")
     return AttentionOptions(
         sites=(sites,) if isinstance(sites, str) else tuple(sites),
-        heads=None if heads is None else tuple(heads),
+        heads=(heads,) if isinstance(heads, int) else heads if heads is None else tuple(heads),
         dtype=chosen(WeightType, "dtype", dtype),
         reduce=chosen(Reduction, "reduce", reduce),
-        top_k=top_k,
+        top_k=16 if top_k is None else top_k,
         value_weighted=value_weighted,
         phases=phases,
     )

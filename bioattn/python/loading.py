@@ -7,9 +7,18 @@ from tempfile import mkdtemp
 from typing import Any, cast, get_origin
 
 from bioattn.errors import SettingsError
-from bioattn.inference.inputs import python_warnings
+from bioattn.inference.inputs import python_call, python_warnings, torch_defaults
 from bioattn.io.hub import local_model
-from bioattn.io.settings import OPTIONS, Settings, build, declared_by, filled, parameters_of, with_config_file
+from bioattn.io.settings import (
+    OPTIONS,
+    Settings,
+    build,
+    declared_by,
+    filled,
+    parameters_of,
+    require_limits,
+    with_config_file,
+)
 from bioattn.models.family import ability, family, load_runner
 from bioattn.system.device import choose_device, set_threads
 
@@ -25,7 +34,7 @@ def load_model(path: Path | str, *, device: str = "auto", threads: int | None = 
     Raises: BioattnError for a device that is not there, or naming what is wrong with the model.
     """
     set_threads(threads)
-    with python_warnings():
+    with python_call():
         return load_runner(local_model(Path(path)), choose_device(device))
 
 
@@ -62,7 +71,7 @@ def train(
     set_threads(threads)
     chosen_device = choose_device(device)
     try:
-        with python_warnings():
+        with torch_defaults(), python_warnings():
             run_training(cast(Any, of), filled, device=chosen_device)
             model = of.load(path, chosen_device)
     except BaseException:
@@ -83,4 +92,7 @@ def _filled(kind: type[Settings], values: dict[str, Any]) -> Any:
             raise SettingsError(f"no setting {name!r} here; there are {', '.join(sorted(known - _SET_HERE))}")
         if isinstance(value, str | Path) and name in by_name and get_origin(by_name[name].kind) is tuple:
             values[name] = (value,)
+        elif hasattr(value, "item"):  # a number of NumPy or torch
+            values[name] = value.item()
+    require_limits({one.name: one.said for one in by_name.values()}, values)
     return build(kind, filled(declared_by(kind), values), OPTIONS)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError
+from bioattn.inference.inputs import python_warnings
 from bioattn.store.attribution import Attribution
 from bioattn.store.kinds import recognise
 from bioattn.store.reader import Attention
@@ -19,22 +20,23 @@ def open(path: Path | str) -> Any:
 
     An attention file is an `Attention`, an attribution file an `Attribution`, a model folder a `Model`; a table is
     a pandas DataFrame, JSON a dict, a FASTA of promoters a dict of sequences by id; alignments, structures and
-    datasets are what the library reads them as. Any other folder maps the names of its files to what is in them,
-    and each is read when it is asked for.
+    datasets are what the library reads them as. Any other folder that bioattn wrote maps the names of its files to
+    what is in them, and each is read when it is asked for.
 
     Raises: BioattnError when the path is of no kind that bioattn knows or cannot be read; FormatError when it is
     damaged.
     """
     path = Path(path)
-    kind = recognise(path)
-    if kind.is_model:
-        from bioattn.python.loading import load_model
+    with python_warnings():
+        kind = recognise(path)
+        if kind.is_model:
+            from bioattn.python.loading import load_model
 
-        return load_model(path)
-    if kind.name in _STAY_OPEN:
-        return _STAY_OPEN[kind.name](path)
-    if kind.read is not None:
-        return kind.read(path)
+            return load_model(path)
+        if kind.name in _STAY_OPEN:
+            return _STAY_OPEN[kind.name](path)
+        if kind.read is not None:
+            return kind.read(path)
     if path.is_dir():
         return Folder(path)
     raise BioattnError(f"{path}: is {kind.title}, which is not for reading; bioattn inspect describes it")

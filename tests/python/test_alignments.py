@@ -41,9 +41,12 @@ def rows(proteins):
     return {name: alignment.row_with_insertions(row) for row, name in enumerate(alignment.names)}
 
 
-def test_contacts_are_those_of_the_command(proteins, model, rows):
+def test_contacts_are_those_of_the_command(proteins, model, rows, tmp_path, monkeypatch):
     written = pd.read_csv(proteins / "out" / "contacts.tsv", sep="\t")
-    for inputs in (proteins / "family.a3m", rows, bioattn.open(proteins / "family.a3m")):
+    monkeypatch.chdir(tmp_path)
+    for name in ("family", "family.afa"):  # letters alone, as a sequence has them
+        (tmp_path / name).write_bytes((proteins / "family.a3m").read_bytes())
+    for inputs in ("family", "family.afa", rows, bioattn.open(proteins / "family.a3m")):
         pd.testing.assert_frame_equal(model.predict(inputs), written, check_dtype=False)
     several = model.predict(proteins / "sim" / "msa", recycles=0, max_msa_clusters=8)
     assert set(several.index.get_level_values(0)) == {p.stem for p in (proteins / "sim" / "msa").iterdir()}
@@ -79,6 +82,7 @@ def test_attention_is_that_of_the_command(proteins, model, rows, tmp_path):
 
 
 def test_a_model_is_saved_whole(proteins, model, tmp_path):
+    model.predict(proteins / "family.a3m", precision="bf16")
     model.save(tmp_path / "model")
     assert command("validate", tmp_path / "model") == 0
     again = bioattn.load_model(tmp_path / "model")

@@ -60,8 +60,13 @@ def test_molecules(short, tmp_path):
     with pytest.warns(UserWarning, match="1 record without a prediction"):
         mixed = model.predict({"good one": "CCO", "bad": "C1CC"})
     assert np.isnan(mixed["activity"]).tolist() == [False, True]
+    by_name = pd.DataFrame({"SMILES": {"a": "CCO ethanol", "b": None}, "other": 0})
+    with pytest.warns(UserWarning, match="1 record without a prediction"):
+        assert model.predict(by_name)["note"].tolist() == ["", "is empty"]
     with pytest.raises(BioattnError, match="no molecule can be used"):
         model.predict(str(table))
+    with pytest.raises(BioattnError, match="'molecule_1' is of type ndarray; a sequence is text"):
+        model.predict(np.zeros((2, 4, 9)))
 
 
 def test_translation(short, tmp_path):
@@ -108,7 +113,15 @@ def test_phyloformer(tmp_path):
     for method in ("bme", "nj"):
         (tree,) = model.trees(alignment, method=method).values()
         assert tree == (tmp_path / "out" / f"{method}.nwk").read_text()
-    same_attention(model.attention(alignment), tmp_path / "attention.h5", tmp_path)
+    maps = model.attention(alignment)
+    same_attention(maps, tmp_path / "attention.h5", tmp_path)
+    with bioattn.capture(model) as heard:
+        model.predict(alignment)
+    assert [*heard.sites] == [*maps.sites]
+    for site in maps.sites:
+        np.testing.assert_array_equal(heard.array(site, samples="1"), maps.array(site))
+    with pytest.warns(UserWarning, match="of the cells are gaps"):
+        model.predict({name: row[:-11] + "-" * 11 for name, row in named.items()})
 
 
 def test_memory(short, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import bioattn
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.language.config import Shape
 from bioattn.models.language.model import LanguageModel
 from tests.making import bioattn as command
@@ -46,6 +46,10 @@ def test_tables_are_those_of_the_commands(folder):
     pd.testing.assert_frame_equal(scores, variants, atol=1e-5)
     with h5py.File(folder / "embeddings.h5") as file:
         np.testing.assert_allclose(model.embed(folder / "x.fa"), file["values"], atol=1e-6)
+    with pytest.warns(UserWarning, match="the sequences: none: no word that the model could be asked for"):
+        model.predict({"none": "NNN"})
+    with pytest.raises(SettingsError, match="window is 0; it must be at least 8"):
+        model.predict(SEQUENCES, window=0)
 
 
 def test_attention_is_that_of_the_command(folder, tmp_path):
@@ -63,6 +67,13 @@ def test_attention_is_that_of_the_command(folder, tmp_path):
                 np.testing.assert_allclose(weights, file.weights(site, sample=sample), atol=1e-6)
                 np.testing.assert_array_equal(weights, saved.weights(site, sample=sample))
                 np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    with bioattn.capture(model) as heard:
+        model.embed(SEQUENCES["one"])
+    for site in maps.sites:
+        weights = maps.weights(site, sample="one")
+        np.testing.assert_allclose(heard.array(site, samples="1"), weights, atol=1e-6)
+    with pytest.raises(BioattnError, match="differ in sites or in the lengths"), bioattn.capture(model):
+        assert [len(model.embed(each)) for each in ("ACG", "ACGT")] == [1, 1]
 
 
 def test_new_sequences_are_those_of_the_command(folder, tmp_path):

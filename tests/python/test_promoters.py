@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import h5py
 import numpy as np
@@ -56,23 +57,30 @@ def test_predictions_are_the_table_that_run_writes(promoters, model, sequences, 
     for named in (
         [SeqRecord(Seq(sequence), id=name) for name, sequence in first.items()],
         pd.Series(first),
+        {name: sequence.encode() for name, sequence in first.items()},
         table,
         table.set_index("gene_id"),
+        table.rename(columns={"sequence": "Sequence"}),
+        dict(zip(first, one_hot(first.values()), strict=True)),
     ):
         pd.testing.assert_frame_equal(model.predict(named), expected, check_dtype=False, atol=2e-6)
     hot = one_hot(first.values())
     for unnamed in (
         list(first.values()),
+        pd.Series(first.values()),
         hot,
+        list(hot.astype(np.int64)),
         np.moveaxis(hot, 1, 2).astype(np.int8),
-        torch.tensor(hot, dtype=torch.float32),
+        torch.tensor(hot, dtype=torch.bfloat16, requires_grad=True),
         np.array([[BASES.index(base) for base in sequence] for sequence in first.values()]),
     ):
         predicted = model.predict(unnamed, treatments="treatment2")
         assert predicted.index.tolist() == ["sequence_1", "sequence_2", "sequence_3"]
         np.testing.assert_allclose(predicted["treatment2"], expected["treatment2"], atol=2e-6)
-    alone = model.predict(next(iter(first.values())))
-    np.testing.assert_allclose(alone.loc["sequence_1"], expected.iloc[0], atol=2e-6)
+    for alone in (next(iter(first.values())), hot[0], hot[0].T.astype(np.int64)):
+        np.testing.assert_allclose(model.predict(alone).loc["sequence_1"], expected.iloc[0], atol=2e-6)
+    chosen = model.attention(first, treatments=(name for name in ["treatment2"]))
+    assert chosen.treatments == ["treatment2"]
 
 
 def test_attention_has_the_axes_and_numbers_of_the_exported_file(promoters, model, sequences, tmp_path):
@@ -98,6 +106,7 @@ def test_attention_has_the_axes_and_numbers_of_the_exported_file(promoters, mode
     expected = labelled.sel(sample=gene, treatment="treatment2", head=1)
     np.testing.assert_array_equal(some.loc[gene], expected)
     np.testing.assert_array_equal(maps.array(samples=gene, treatments="treatment2", head=1), expected)
+    np.testing.assert_array_equal(maps.to_xarray(samples=slice(2, 4)), labelled[2:4])
     single = model.attention({gene: sequences[gene]})
     np.testing.assert_allclose(single.to_xarray().sel(sample=gene), labelled.sel(sample=gene), atol=1e-6)
     np.testing.assert_array_equal(single.positions, np.arange(-80, 0))
@@ -208,6 +217,28 @@ def test_a_check_is_that_of_the_command(promoters, model, sequences, tmp_path):
         assert one["value"] == pytest.approx(other["value"], abs=1e-4)
 
 
+@pytest.mark.parametrize("method", ["ism", "gradient-input"])
+def test_neither_settings_of_torch_nor_threads_change_results(model, sequences, method):
+    parts = [dict(list(sequences.items())[first : first + 4]) for first in range(0, 16, 4)]
+
+    def results(part):
+        return model.attention(part).array().values, model.attribute(part, method=method).array().values
+
+    expected = [results(part) for part in parts]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(results, parts))
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.inference_mode(), torch.device("meta"):
+            found += [results(parts[0])]
+            assert torch.get_default_dtype() is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, other in zip(found, [*expected, expected[0]], strict=True):
+        np.testing.assert_allclose(one[0], other[0], atol=1e-6)
+        np.testing.assert_allclose(one[1], other[1], atol=1e-6)
+
+
 def test_capture_hears_any_forward_pass(model, sequences):
     gene, other = list(sequences)[:2]
     codes = torch.tensor([[BASES.index(base) for base in sequences[name]] for name in (gene, other)])
@@ -247,6 +278,16 @@ def test_what_cannot_be_done_is_said(promoters, model, tmp_path):
         model.attention(fasta, dtype="half")
     with pytest.raises(FormatError, match=r"^the sequences: 'sequence_1', position 2: '!'"):
         model.predict(["A!"])
+    with pytest.raises(BioattnError, match=r"lost\.fa: is no sequence, and there is no such file"):
+        model.predict("lost.fa")
+    with pytest.raises(FormatError, match="'a' is of type float; a sequence is text"):
+        model.predict(pd.DataFrame({"sequence": {"a": np.nan}}))
+    with pytest.raises(SettingsError, match="batch_size is -1; it must be at least 1"):
+        model.attention(fasta, batch_size=-1)
+    with pytest.raises(SettingsError, match="seed is -1; it must be at least 0"):
+        bioattn.train("promoter", promoters / "set.h5", seed=-1)
+    with pytest.raises(SettingsError, match="--top-k is for --reduce top-k"):
+        model.attention(fasta, top_k=3)
     with pytest.raises(FormatError, match="either axis can be that of the bases"):
         model.predict(np.zeros((2, 4, 4)))
     with pytest.raises(FormatError, match="has a single 1 at each position"):

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from bioattn.choices import not_there
 from bioattn.errors import SettingsError
 from bioattn.formats.nucleotides import decode
-from bioattn.inference.inputs import Inputs, names_in, python_warnings
+from bioattn.inference.inputs import Inputs, names_in, python_call
 from bioattn.inference.promoter_windows import hold_promoters, refitted
-from bioattn.models.attention_settings import AttentionKeywords, attention_options
-from bioattn.models.diffusion.family import DiffusionModelConfig
+from bioattn.models.attention_settings import AttentionKeywords, ExportAttention, attention_options
+from bioattn.models.diffusion.family import DiffusionModelConfig, PromoterGeneration
 from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
 from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
 from bioattn.models.model_folder import LoadedModel
@@ -52,9 +52,10 @@ class LoadedDenoiser(LoadedModel[Denoiser, DiffusionModelConfig]):
 
         Raises: BioattnError for a treatment that the model does not know.
         """
-        codes_BL = self.designs(
-            names_in(treatments), names_in(without), number, guidance=guidance, steps=steps, seed=seed
-        )
+        with python_call(PromoterGeneration, number=number, guidance=guidance, steps=steps, seed=seed):
+            codes_BL = self.designs(
+                names_in(treatments), names_in(without), number, guidance=guidance, steps=steps, seed=seed
+            )
         return [decode(row) for row in codes_BL]
 
     def attention(
@@ -76,7 +77,7 @@ class LoadedDenoiser(LoadedModel[Denoiser, DiffusionModelConfig]):
         from bioattn.models.diffusion.maps import maps_work
 
         options = attention_options(**choices)
-        with python_warnings():
+        with python_call(ExportAttention, batch_size=batch_size):
             source = hold_promoters(inputs, self.config.length)
             if told := refitted(source):
                 LOGGER.warning(told)

@@ -6,6 +6,7 @@ The schema of the folder stands in `docs/formats/model.md`.
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
@@ -17,6 +18,7 @@ import torch
 from bioattn import __version__
 from bioattn.alignments.rows import centre_on_query, find_name
 from bioattn.alignments.templates import Templates, read_templates
+from bioattn.attention.capture import sites_of
 from bioattn.attention.site import AttentionSite
 from bioattn.choices import chosen
 from bioattn.errors import BioattnError, FormatError
@@ -25,12 +27,13 @@ from bioattn.formats.alignment_file import read_with_digest
 from bioattn.inference.alignment_inputs import Given, InputFile, alignments_in
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folders import AttentionWriter
-from bioattn.inference.inputs import names_in, python_warnings
+from bioattn.inference.inputs import names_in, python_call
 from bioattn.io.files import sha256_of
 from bioattn.io.folders import atomic_folder
 from bioattn.io.settings import build
 from bioattn.models.attention_settings import AttentionKeywords, attention_options
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, Representation
+from bioattn.models.evoformer.family import EvoformerRun
 from bioattn.models.evoformer.inputs import TemplateInputs, prepare_inputs
 from bioattn.models.evoformer.kernels import use_kernels
 from bioattn.models.evoformer.layers import use_precision
@@ -59,13 +62,12 @@ from bioattn.models.evoformer.trained_on import most_alike, read_families
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
     LoadedModel,
-    Sites,
     load_network,
     read_model_config,
     write_model,
 )
 from bioattn.store.contents import Held
-from bioattn.store.reader import Attention
+from bioattn.store.reader import Attention, Sites
 from bioattn.store.schema import AttentionOptions, FileLayout
 from bioattn.structures.predictions import SCORES
 from bioattn.system.device import Compile, Kernels, Precision
@@ -109,8 +111,8 @@ class RunSettings:
 class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
     """An MSA/pair model: contacts, distances and structures of proteins from their alignments.
 
-    `inputs` of its methods are the path of an alignment, or a folder or list of them; an `Alignment`; or its rows
-    by name, the target first, or a list of rows, with insertions in lower case as in A3M.
+    `inputs` of its methods are the path of an alignment, of a folder of them or of a file that lists them; an
+    `Alignment`; or its rows by name, the target first, or a list of rows, with insertions in lower case as in A3M.
     """
 
     family: ClassVar[str] = MODEL_TYPE
@@ -144,7 +146,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
 
         Raises: BioattnError for alignments that cannot be read, and settings that the model has no part for.
         """
-        with python_warnings():
+        with python_call(EvoformerRun, seed=seed):
             runner = self._runner(query, recycles, max_msa_clusters, templates, precision, chunk, seed)
             given, several = alignments_in(inputs)
             tables = {
@@ -171,7 +173,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         representations: those to keep too: `single`, `pair`, `msa`, `msa_first_row` or `structure`. Other
         arguments and errors: as `predict`.
         """
-        with python_warnings():
+        with python_call(EvoformerRun, seed=seed):
             runner = self._runner(
                 query, recycles, max_msa_clusters, templates, precision, chunk, seed, representations
             )
@@ -198,7 +200,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         """
         choices.setdefault("reduce", "mean-rows")
         options = attention_options(**choices)
-        with python_warnings():
+        with python_call(EvoformerRun, seed=seed):
             runner = self._runner(query, recycles, max_msa_clusters, templates, precision, chunk, seed)
             given, _ = alignments_in(inputs)
             kept = Held(runner.layout(options))
@@ -223,7 +225,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         """
         from bioattn.checks.engine import CheckSettings, Evidence, check_model
 
-        with python_warnings():
+        with python_call():
             settings = CheckSettings(samples=samples, seed=seed)
             return check_model(self, Path(inputs), Evidence(other_models=other_models), settings=settings)
 
@@ -258,18 +260,16 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
             ),
             templates=None if templates is None else read_templates(Path(templates)),
         )
-        return AlignmentRunner(self, settings, SILENT)
+        # Precision rounds weights in place, and the caller's are to stay.
+        rounds = settings.precision is Precision.BF16
+        return AlignmentRunner(
+            replace(self, model=deepcopy(self.model)) if rounds else self, settings, SILENT
+        )
 
     @property
-    def sites(self) -> Sites:
+    def sites(self) -> Sites[AttentionSite]:
         """Attention sites by name."""
-        found = Sites()
-        for module in self.model.modules():
-            for value in vars(module).values():
-                for site in value if isinstance(value, list) else [value]:
-                    if isinstance(site, AttentionSite):
-                        found[site.name] = site
-        return found
+        return Sites(sites_of(self.model))
 
     def trial(self) -> None:
         """Predict an alignment of random residues, eight rows of sixteen. Raises: NotFiniteError."""

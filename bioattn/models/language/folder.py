@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import torch
 
+from bioattn.attention.site import AttentionSite
 from bioattn.choices import chosen
 from bioattn.errors import BioattnError, FormatError
-from bioattn.inference.inputs import Inputs, python_warnings
+from bioattn.inference.inputs import Inputs, python_call
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
-from bioattn.models.attention_settings import AttentionKeywords, attention_options
+from bioattn.models.attention_settings import AttentionKeywords, ExportAttention, attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.config import (
     PUBLISHED,
@@ -24,6 +25,7 @@ from bioattn.models.language.config import (
     Shape,
     published_type,
 )
+from bioattn.models.language.family import LanguageGeneration
 from bioattn.models.language.layers import base_digest
 from bioattn.models.language.model import LanguageModel, attention_sites
 from bioattn.models.language.published_reading import (
@@ -33,11 +35,11 @@ from bioattn.models.language.published_reading import (
     adapter_settings,
     read_published_model,
 )
-from bioattn.models.model_folder import CheckedModel, Sites, load_network, read_model_config, write_model
+from bioattn.models.model_folder import CheckedModel, load_network, read_model_config, write_model
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.sequence_dataset import SequenceDataset, open_sequence_dataset
 from bioattn.sequences.vocabulary import MASK, PublishedTokens, Vocabulary
-from bioattn.store.reader import Attention
+from bioattn.store.reader import Attention, Sites
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -98,12 +100,13 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         have.
         """
         from bioattn.models.language.scoring import Wanted
-        from bioattn.models.language.tables import read_source, results, table_header
+        from bioattn.models.language.tables import read_source, results, table_header, warn_of_missing
 
         wanted = Wanted(score=chosen(Score, "score", score))
-        with python_warnings():
+        with python_call(ExportAttention, window=window):
             source, most = read_source(self, inputs, window)
             rows = [row for found in results(self, source, wanted, most) for row in found.rows]
+            warn_of_missing(self, source.path, [str(row[0]) for row in rows if None in row], wanted.score)
             return _table(table_header(self, wanted.score), rows).set_index("id")
 
     def score_variants(
@@ -115,12 +118,14 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         sequence with the words that differ masked, or as it is (`one-pass`). Raises: as `predict`; FormatError for
         mutants of other sequences.
         """
-        from bioattn.models.language.tables import read_source, variant_table
+        from bioattn.models.language.tables import read_source, variant_table, warn_of_missing
 
         how = chosen(Score, "score", score)
-        with python_warnings():
+        with python_call(ExportAttention, window=window):
             source, most = read_source(self, inputs, window)
-            header, rows, _ = variant_table(self, inputs, source, most, Path(variants), how)
+            header, scored, _ = variant_table(self, inputs, source, most, Path(variants), how)
+            rows = list(scored)
+            warn_of_missing(self, variants, [f"{row[0]} {row[1]}" for row in rows if None in row], how)
             return _table(header, rows)
 
     def embed(
@@ -129,7 +134,7 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         *,
         pool: str = "mean",
         per_token: bool = False,
-        layers: Sequence[int] = (-1,),
+        layers: int | Sequence[int] = -1,
         window: int | None = None,
     ) -> "pd.DataFrame":
         """Return embeddings: a row per sequence, a column per channel.
@@ -146,8 +151,9 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         from bioattn.models.language.scoring import Wanted, layer_numbers
         from bioattn.models.language.tables import read_source, results
 
-        wanted = Wanted(layers=tuple(layers), pool=None if per_token else chosen(Pool, "pool", pool))
-        with python_warnings():
+        layers = (layers,) if isinstance(layers, int) else tuple(layers)
+        wanted = Wanted(layers=layers, pool=None if per_token else chosen(Pool, "pool", pool))
+        with python_call(ExportAttention, window=window):
             source, most = read_source(self, inputs, window)
             found = [each.embeddings for each in results(self, source, wanted, most)]
         values = np.concatenate([each for each in found if each is not None])
@@ -171,7 +177,7 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         from bioattn.models.language.scoring import contacts
         from bioattn.models.language.tables import read_source
 
-        with python_warnings():
+        with python_call():
             source, most = read_source(self, inputs, None)
             named = zip(source.samples.ids, source.items, strict=True)
             return {name: contacts(self, tokens, name, most) for name, tokens in named}
@@ -195,7 +201,7 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         from bioattn.models.language.attention import attention_work
 
         options = attention_options(**choices)
-        with python_warnings():
+        with python_call(ExportAttention, window=window, batch_size=batch_size):
             work, layout = attention_work(self, inputs, options, window=window, batch_size=batch_size)
             return Attention(work.collect(layout))
 
@@ -220,7 +226,9 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         """
         from bioattn.models.language.generation import drawn_sequences
 
-        with python_warnings():
+        with python_call(
+            LanguageGeneration, number=number, max_length=length, temperature=temperature, seed=seed
+        ):
             return list(
                 drawn_sequences(
                     self,
@@ -243,7 +251,7 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         return self.model.vocabulary
 
     @property
-    def sites(self) -> Sites:
+    def sites(self) -> Sites[AttentionSite]:
         """Attention sites by name."""
         return Sites(attention_sites(self.model))
 

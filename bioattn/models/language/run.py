@@ -10,23 +10,25 @@ import numpy as np
 
 from bioattn.errors import SettingsError
 from bioattn.interpret.contacts import CONTACT_COLUMNS, contact_lines
-from bioattn.models.language.config import Output, Score, Shape
+from bioattn.models.language.config import Score, Shape
 from bioattn.models.language.family import LanguageRun
 from bioattn.models.language.file_kinds import embeddings_file
-from bioattn.models.language.folder import NO_OUTPUT, load_language_model
+from bioattn.models.language.folder import load_language_model
 from bioattn.models.language.layers import is_word
 from bioattn.models.language.scoring import Wanted, layer_numbers
 from bioattn.models.language.source import RESIDUES
-from bioattn.models.language.tables import read_source, results, table_header, variant_table
+from bioattn.models.language.tables import (
+    read_source,
+    results,
+    table_header,
+    variant_table,
+    warn_of_missing,
+)
 from bioattn.models.running import Running, RunReport, stream_output, tsv
 from bioattn.store.shards import ShardRecord, table_line
 from bioattn.system.device import RunPrecision
 from bioattn.system.shard import parse_shard
-from bioattn.text import counted, listed
-
-NO_WORDS = (
-    "no word that the model could be asked for (N and X are unknown ones); the cells of the table are empty"
-)
+from bioattn.text import counted
 
 
 def run(settings: LanguageRun, running: Running) -> RunReport:
@@ -119,10 +121,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
                 ):
                     letters = str(own).replace("-", "")
                     pairs.writelines(contact_lines(name, letters, np.arange(len(letters)), map_RR))
-    if without:
-        running.warn(f"{mutants or settings.sequences}: {listed(without)}: {NO_WORDS}")
-    if loaded.config.form.output is Output.NONE and score is not Score.NONE:
-        running.warn(f"{settings.model}: {NO_OUTPUT}; the table has no likelihoods")
+    warn_of_missing(loaded, mutants or settings.sequences, without, score)
     return RunReport(
         *sentences,
         outputs=written,

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from string import ascii_uppercase
+from string import ascii_letters
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,13 +31,14 @@ RESIDUES = "query"
 """Column of the sample table: one letter a token, `-` for special ones."""
 NAMES = "token_names"
 """List of each sample: what its tokens are called."""
+NUCLEOTIDES = "ACGTU" + AMBIGUITY_LETTERS
 LETTERS = {
-    Alphabet.DNA: "ACGTU" + AMBIGUITY_LETTERS,
-    Alphabet.CODON: "ACGTU" + AMBIGUITY_LETTERS,
-    Alphabet.PROTEIN: ascii_uppercase + "*",
-    Alphabet.ALIGNMENT: ascii_uppercase + "*-.",
+    Alphabet.DNA: NUCLEOTIDES + NUCLEOTIDES.lower(),
+    Alphabet.CODON: NUCLEOTIDES + NUCLEOTIDES.lower(),
+    Alphabet.PROTEIN: ascii_letters + "*",
+    Alphabet.ALIGNMENT: ascii_letters + "*-",
 }
-"""Capital letters of sequences: text of these alone is no path."""
+"""Letters of sequences: text of these alone is no path."""
 
 
 class Window(NamedTuple):
@@ -141,7 +142,7 @@ def letters_in(inputs: Any, alphabet: Alphabet) -> tuple[Path | None, Iterator[t
     if path is not None:
         return path, read_letters(path, alphabet)
     end = "*" if alphabet is Alphabet.PROTEIN else ""
-    ids, sequences = sequences_in(inputs)
+    ids, sequences = sequences_in(inputs, numbers=alphabet in (Alphabet.DNA, Alphabet.CODON))
     return None, ((name, letters.removesuffix(end)) for name, letters in zip(ids, sequences, strict=True))
 
 

@@ -34,7 +34,7 @@ from bioattn.models.language.windows import padded
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import PAD
 from bioattn.system.progress import SILENT, Progress
-from bioattn.text import counted
+from bioattn.text import counted, listed
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -206,6 +206,17 @@ def variant_table(
     scores = variant_scores(loaded, source, sequences, mutants, most, score)
     rows = zip(mutants, scores, strict=True)
     return list(VARIANTS), ([each.sequence, each.mutant, value] for each, value in rows), len(mutants)
+
+
+def warn_of_missing(loaded: LoadedLanguageModel, source: object, names: Sequence[str], score: Score) -> None:
+    """Warn of rows without likelihoods. source: of the sequences or variants `names`, which had no words."""
+    if names:
+        LOGGER.warning(
+            f"{source}: {listed(names)}: no word that the model could be asked for (N and X are unknown ones); "
+            "the cells of the table are empty"
+        )
+    if loaded.config.form.output is Output.NONE and score is not Score.NONE:
+        LOGGER.warning(f"{loaded.path}: {NO_OUTPUT}; the table has no likelihoods")
 
 
 def _likelihood(words: int, log_likelihood: float) -> list[Cell]:

@@ -11,6 +11,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import BatchReceiver
+from bioattn.inference.inputs import python_call
 from bioattn.io.files import text_output
 from bioattn.models.memory.facts import Book, Question, Reader, read_book
 from bioattn.models.memory.family import MemoryModelConfig, MemoryRun
@@ -59,16 +60,18 @@ class LoadedMemory(LoadedModel[MemoryNetwork, MemoryModelConfig]):
         """
         import pandas as pd
 
-        book = read_book(Path(facts), None if questions is None else Path(questions))
-        rows = [row for rows, _ in answered(self, book) for row in rows]
+        with python_call():
+            book = read_book(Path(facts), None if questions is None else Path(questions))
+            rows = [row for rows, _ in answered(self, book) for row in rows]
         return pd.DataFrame(rows, columns=columns_of(self)).set_index("question")
 
     def attention(self, facts: Path | str, questions: Path | str | None = None) -> Attention:
         """Return the weight of each fact at each hop, in memory. Raises: as `predict`."""
-        book = read_book(Path(facts), None if questions is None else Path(questions))
-        kept = Held(layout_of(self, book))
-        for _, block in answered(self, book):
-            kept.append(block)
+        with python_call():
+            book = read_book(Path(facts), None if questions is None else Path(questions))
+            kept = Held(layout_of(self, book))
+            for _, block in answered(self, book):
+                kept.append(block)
         return Attention(kept)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from bioattn.attention.site import Axis
 from bioattn.choices import Task
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.inputs import HELD, python_warnings, sequences_in
+from bioattn.inference.inputs import HELD, python_call, sequences_in
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.run import Source, Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
@@ -80,7 +80,7 @@ class LoadedMoleculeModel(CheckedModel[MoleculeModel, MoleculeModelConfig]):
         """
         import pandas as pd
 
-        with python_warnings():
+        with python_call():
             rows = list(predicted_rows(self, records_in(inputs, smiles_column)))
             dropped = sum(values is None for _, _, values, _ in rows)
             if dropped:
@@ -106,7 +106,7 @@ class LoadedMoleculeModel(CheckedModel[MoleculeModel, MoleculeModelConfig]):
         Raises: BioattnError when no molecule can be used, and for sites or heads that the model lacks.
         """
         options = attention_options(**choices)
-        with python_warnings():
+        with python_call(ExportAttention, batch_size=batch_size):
             work, layout = _maps(self, inputs, options, batch_size)
             return Attention(work.collect(layout))
 
@@ -153,7 +153,7 @@ def records_in(
     """
     if isinstance(inputs, Path):
         return clean_molecules(read_records(inputs, smiles_column), inputs, progress, unique=False)
-    named = zip(*sequences_in(inputs, "molecule", smiles_column or "smiles"), strict=True)
+    named = zip(*sequences_in(inputs, "molecule", smiles_column or "smiles", empty=True), strict=True)
     return clean_molecules(((name, smiles, {}) for name, smiles in named), HELD, progress, unique=False)
 
 

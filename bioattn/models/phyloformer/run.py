@@ -25,7 +25,7 @@ from bioattn.inference.alignment_inputs import (
 )
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folders import AttentionWriter, run_folders
-from bioattn.inference.inputs import python_warnings
+from bioattn.inference.inputs import python_call
 from bioattn.inference.passes import require_finite
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
@@ -75,8 +75,8 @@ COPIES = 1.3
 class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
     """A Phyloformer: evolutionary distances of the sequences of an alignment, and trees of them.
 
-    `inputs` of its methods are the path of an alignment, or a folder or list of them; an `Alignment`; or its rows
-    by name, or a list of rows.
+    `inputs` of its methods are the path of an alignment, of a folder of them or of a file that lists them; an
+    `Alignment`; or its rows by name, or a list of rows.
     """
 
     family: ClassVar[str] = "phyloformer"
@@ -93,7 +93,7 @@ class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
         """
         import pandas as pd
 
-        with python_warnings():
+        with python_call():
             given, several = alignments_in(inputs)
             tables = {
                 one.source.name: pd.DataFrame(
@@ -114,7 +114,7 @@ class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
         if method not in builders:
             raise SettingsError(f"method={method!r}: one of {', '.join(builders)} is needed")
         require_scikit_bio()
-        with python_warnings():
+        with python_call():
             given, _ = alignments_in(inputs)
             return {
                 one.source.name: builders[method](one.alignment.names, self.distances(one)) for one in given
@@ -128,7 +128,7 @@ class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
         Raises: as `predict`; BioattnError for sites or heads that the model lacks.
         """
         options = attention_options(**choices)
-        with python_warnings():
+        with python_call():
             layout = PhylogenyRunner(self).layout(options)
             kept = Held(layout)
             for one in alignments_in(inputs)[0]:
@@ -142,6 +142,13 @@ class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
         BioattnError when it takes too much memory.
         """
         _check(given, self.config.alphabet)
+        gaps = float((given.alignment.residues == GAP).mean())
+        if gaps > MANY_GAPS:
+            LOGGER.warning(
+                f"{given.source.path}: {gaps:.0%} of the cells are gaps; models that were trained without gaps "
+                "(pf.ckpt) give branches that are far too long, take one that knows them (pf_indel.ckpt, or one "
+                "trained on `simulate trees --deletions`)"
+            )
         samples = _samples(given)
         _check_memory(given, samples.lengths(0), self)
         codes_NL = torch.from_numpy(alignment_codes(given.alignment, self.config.alphabet))
@@ -286,12 +293,6 @@ class PhylogenyRunner:
         LOGGER.info(
             f"{source.name}: {counted(len(names), 'sequence')}, {counted(sites, 'site')}, {gaps:.1%} gaps"
         )
-        if gaps > MANY_GAPS:
-            LOGGER.warning(
-                f"{source.path}: {gaps:.0%} of the cells are gaps; models that were trained without gaps "
-                "(pf.ckpt) give branches that are far too long, take one that knows them (pf_indel.ckpt, or one "
-                "trained on `simulate trees --deletions`)"
-            )
         files = [DISTANCES, NEIGHBOUR_JOINING, MINIMUM_EVOLUTION]
         with atomic_folder(folder, [*files, PHYLOGENY.record]) as partial:
             distances_NN = self.loaded.distances(given, attention)

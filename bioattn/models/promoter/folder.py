@@ -16,18 +16,18 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from bioattn.attention.site import Contribution
-from bioattn.choices import Task
+from bioattn.attention.site import AttentionSite, Contribution
+from bioattn.choices import Method, Task, chosen
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.inference.inputs import Inputs, names_in, python_warnings
+from bioattn.inference.inputs import Inputs, names_in, python_call
 from bioattn.inference.passes import require_finite
 from bioattn.inference.promoter_windows import Promoters, hold_promoters, refitted
 from bioattn.inference.runner import BinEncoder, Predictor
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
-from bioattn.models.attention_settings import AttentionKeywords, attention_options
+from bioattn.models.attention_settings import AttentionKeywords, ExportAttention, attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.model_folder import LoadedModel, Sites, load_network, read_model_config, write_model
+from bioattn.models.model_folder import LoadedModel, load_network, read_model_config, write_model
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.family import TREATMENTS
 from bioattn.models.promoter.model import PromoterModel, attention_sites
@@ -43,7 +43,7 @@ from bioattn.promoters.treatments import (
     select_treatments,
 )
 from bioattn.store.attribution import Attribution
-from bioattn.store.reader import Attention
+from bioattn.store.reader import Attention, Sites
 from bioattn.store.schema import CONTRIBUTIONS, PREDICTIONS, AttentionOptions
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import Progress
@@ -121,7 +121,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
 
         Raises: BioattnError for promoters or treatments that the model cannot take.
         """
-        with python_warnings():
+        with python_call(ExportAttention, batch_size=batch_size):
             source = self._held(inputs)
             run = self._run(treatments, treatment_table, None, batch_size)
             blocks = run.work(source).blocks()
@@ -149,7 +149,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         errors: as `predict`.
         """
         options = attention_options(**choices, phases=phases)
-        with python_warnings():
+        with python_call(ExportAttention, batch_size=batch_size, phases=phases):
             source = self._held(inputs)
             run = self._run(treatments, treatment_table, options, batch_size)
             return Attention(run.work(source).collect(run.file_layout(source)))
@@ -171,12 +171,19 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         steps: points on the path from the baseline, and baseline: `uniform`, `zeros` or `dinucleotide-shuffled`
         (drawn by `seed`). Of a binary model in log-odds. Other arguments and errors: as `predict`.
         """
-        from bioattn.python.analyses import attribute
+        from bioattn.interpret.attribution import attribution_work
+        from bioattn.interpret.choices import AttributionBaseline, MethodSettings
 
-        with python_warnings():
-            table = self._chosen(treatments, treatment_table)
-            source = self._held(inputs)
-            return attribute(self, source, table, method=method, steps=steps, baseline=baseline, seed=seed)
+        settings = MethodSettings(
+            method=chosen(Method, "method", method),
+            steps=steps,
+            baseline=chosen(AttributionBaseline, "baseline", baseline),
+            seed=seed,
+        )
+        with python_call(MethodSettings, steps=steps, seed=seed):
+            source, table = self._held(inputs), self._chosen(treatments, treatment_table)
+            work, layout = attribution_work(self, source, table, settings)
+            return Attribution(work.collect(layout))
 
     def check(
         self,
@@ -209,7 +216,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
             treatments=names_in(treatments),
         )
         settings = CheckSettings(samples=samples, seed=seed, other_seeds=seeds)
-        with python_warnings():
+        with python_call():
             return check_model(self, inputs, evidence, settings=settings)
 
     @property
@@ -222,7 +229,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         return self.config.length
 
     @property
-    def sites(self) -> Sites:
+    def sites(self) -> Sites[AttentionSite]:
         """Attention sites by name; empty for `concat`."""
         return Sites(attention_sites(self.model))
 
@@ -279,10 +286,11 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         batch_size: int | None,
     ) -> PromoterRunner:
         """The model with treatments encoded and shapes of attention known; kept for the next call."""
-        key = (names_in(treatments), options, batch_size)
+        names = names_in(treatments)
+        key = (names, options, batch_size)
         if table is None and key in self._runs:
             return self._runs[key]
-        run = PromoterRunner(self.predictor(self._chosen(treatments, table)), options, batch_size)
+        run = PromoterRunner(self.predictor(self._chosen(names, table)), options, batch_size)
         if table is None:
             if len(self._runs) >= MOST_RUNS:
                 self._runs.clear()

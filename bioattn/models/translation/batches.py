@@ -5,7 +5,7 @@ Shape suffixes: B pairs, S source tokens, T steps of the decoder.
 
 from collections.abc import Sequence
 from pathlib import Path
-from string import ascii_uppercase
+from string import ascii_letters
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,13 +63,14 @@ def padded(rows: Sequence[Tokens], value: int) -> Tensor:
 def read_sources(inputs: Any, vocabulary: PairVocabulary, *, empty: bool = False) -> dict[str, Tokens]:
     """Tokens of the records of a FASTA file, or of what else `bioattn.inference.inputs` reads, by name.
 
-    empty: a record of a file may have no sequence, as an output may.
+    empty: a record may have no sequence, as an output may.
     """
-    path = path_in(inputs, ascii_uppercase + "*")
+    path = path_in(inputs, ascii_letters + "*")
     if path is not None:
         records = [(record.name, record.sequence) for record in read_fasta(path)]
     else:
-        records = list(zip(*sequences_in(inputs), strict=True))
+        dna = vocabulary.alphabet in (PairAlphabet.DNA, PairAlphabet.CODON)
+        records = list(zip(*sequences_in(inputs, numbers=dna, empty=empty), strict=True))
     shown = path or HELD
     text = "".join(sequence for _, sequence in records)
     if vocabulary.alphabet is PairAlphabet.PROTEIN and are_nucleotides(count_nucleotides(text), len(text)):

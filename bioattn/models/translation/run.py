@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.fasta import format_record
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.inputs import Inputs, python_warnings
+from bioattn.inference.inputs import Inputs, python_call
 from bioattn.inference.run import Source, Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
 from bioattn.models.attention_settings import (
@@ -106,7 +106,7 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
             length=length,
             seed=seed,
         )
-        with python_warnings():
+        with python_call(Search, **asdict(search)):
             rows = output_rows(self, self.read(inputs), search)
             return _table(rows, OUTPUT_COLUMNS)
 
@@ -115,7 +115,7 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
 
         Raises: FormatError for sequences that the model cannot read; BioattnError for an output without a source.
         """
-        with python_warnings():
+        with python_call():
             pairs = with_targets(read_sources(inputs, self.model.source), targets, self.model)
             return _table(given_rows(self, pairs), GIVEN_COLUMNS)
 
@@ -136,7 +136,7 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
         Raises: as `score`; BioattnError for sites or heads that the model lacks.
         """
         options = attention_options(**choices)
-        with python_warnings():
+        with python_call(ExportAttention, batch_size=batch_size):
             work, layout, _ = _maps(self, inputs, targets, options, batch_size)
             return Attention(work.collect(layout))
 
