@@ -53,7 +53,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     record = None
     if settings.shard is not None:
         decides = {"model": loaded.sha256, "sequences": source.sha256, "window": most, "score": score}
-        decides |= {"layers": layers, "pool": pool}
+        decides |= {"layers": layers, "pool": pool, "precision": precision}
         record = ShardRecord.of(parse_shard(settings.shard), source.num_samples, decides)
         source = source.part(slice(record.first, record.stop))
     what = counted(source.num_samples, "sequence")

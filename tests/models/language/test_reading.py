@@ -141,6 +141,9 @@ def test_embeddings_alone_write_no_table_and_shards_merge(case, tmp_path):
     with h5py.File(tmp_path / "12.h5") as file:
         assert file.attrs["layers"].tolist() == [0, 2]
         assert "shard" not in file.attrs
+    outputs = ("-o", f"{tmp_path}/half.tsv", "--score", "one-pass", "--embeddings", tmp_path / "half.h5")
+    assert command(*words, *outputs, *each, "--shard", "2/2", "--precision", "bf16") == 0
+    assert command("merge", tmp_path / "1.tsv", tmp_path / "half.tsv", "-o", tmp_path / "mixed.tsv") == 1
 
 
 @pytest.mark.parametrize("case", ["bert"], indirect=True)
