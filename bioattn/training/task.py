@@ -34,13 +34,14 @@ from bioattn.training.settings import UpdateConfig
 
 
 def set_seed(seed: int) -> None:
-    """Seed the random numbers of the CPU and of CUDA, for a step.
+    """Seed torch's random numbers for a step.
 
-    `torch.manual_seed` prepares every kind of accelerator; without one that takes up to a millisecond.
+    `torch.manual_seed` looks for every kind of accelerator, which takes up to a millisecond.
     """
-    torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(seed)
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 def make_optimizer(
