@@ -18,7 +18,7 @@ from bioattn.alignments.alphabet import GAP, UNKNOWN, msa_codes
 from bioattn.alignments.input_features import EncodedAlignment, column_profile
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import looks_like_nucleotides
-from bioattn.formats.alignment_file import read_alignment
+from bioattn.formats.alignment_file import find_parser, parse_psicov, parse_records, read_alignment
 from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_metadata
 from bioattn.io.files import read_json
 from bioattn.io.hdf5 import damage_named, hdf5_file, put_array
@@ -254,7 +254,6 @@ def _protein_problem(protein: ContactProtein) -> str | None:
     return None if protein.mapped.any() else "no column has a residue in the structure"
 
 
-_ALIGNMENT_STARTS = (b"# STOCKHOLM", b"CLUSTAL")
 _NUCLEOTIDES = b"ACGTUNRYSWKMBDHV"
 _FOREIGN_PART = 0.1
 """DNA with a larger part of letters that mean no nucleotide is taken for protein."""
@@ -263,12 +262,13 @@ _STATISTICS = ("query", "depth", "columns", "neff", "median_query_identity", "wa
 
 def looks_like_alignment(head: bytes) -> bool:
     """Whether the first bytes of a file are those of a protein alignment, and not of promoters."""
-    text = head.lstrip()
-    if text.startswith(_ALIGNMENT_STARTS):
-        return True
-    if not text.startswith(b">"):
+    try:
+        parser = find_parser("", head) if head.strip() else parse_psicov
+    except FormatError:
         return False
-    letters = b"".join(line for line in text.upper().splitlines() if not line.startswith(b">"))
+    if parser is not parse_records:
+        return parser is not parse_psicov  # any words are
+    letters = b"".join(line for line in head.upper().splitlines() if not line.startswith((b">", b"#", b";")))
     letters = bytes(letter for letter in letters if ord("A") <= letter <= ord("Z"))
     return len(letters.translate(None, _NUCLEOTIDES)) > _FOREIGN_PART * len(letters)
 

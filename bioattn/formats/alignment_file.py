@@ -80,7 +80,7 @@ def read_with_digest(path: Path, format: str | None = None) -> tuple[Alignment, 
         raise FormatError(f"{source}: is empty, an alignment is needed")
     if b"\0" in data:
         data = _one_query(source, data)
-    parse = PARSERS[format] if format else _find_parser(source, data)
+    parse = PARSERS[format] if format else find_parser(source, data)
     return parse(source, data), digest
 
 
@@ -386,12 +386,12 @@ def _by_biopython(format: str) -> Callable[[str, bytes], Alignment]:
 
     def parse(source: str, data: bytes) -> Alignment:
         from Bio import AlignIO
-        from Bio.Nexus.Nexus import NexusError
 
         raw = RawRows(source)
+        text = re.split(r"begin\s+trees", data.decode("utf-8"), flags=re.IGNORECASE)[0]
         try:
-            records = AlignIO.read(io.StringIO(data.decode("utf-8")), format)
-        except (NexusError, ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
+            records = AlignIO.read(io.StringIO(text), format)
+        except Exception as error:  # whatever damaged text leads Biopython to
             reason = " ".join(str(error).split())
             raise FormatError(f"{source}: cannot be read as {format.upper()} ({reason})") from error
         for record in records:
@@ -436,7 +436,8 @@ def _one_query(source: str, data: bytes) -> bytes:
     return b"\n".join(blocks) + b"\n"
 
 
-def _find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:
+def find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:
+    """The reader of a text, or of its beginning, not blank. Raises: FormatError when it is no alignment."""
     lines = (line.rstrip() for line in io.BytesIO(data) if line.strip())
     first = next(lines)
     if first.startswith(STOCKHOLM_HEADER):

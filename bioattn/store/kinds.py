@@ -5,6 +5,7 @@ what a report and MultiQC show of it. Kinds are registered by the room or the mo
 `FILE_KINDS` in a module `file_kinds`, which does not import torch.
 """
 
+import codecs
 import csv
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -73,7 +74,7 @@ class Candidate:
         if self.is_folder:
             return b""
         with open_bytes(self.path) as file, decompression_errors(self.path):
-            return file.read(_HEAD_BYTES)
+            return file.read(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8)
 
     @cached_property
     def hdf5_format(self) -> str | None:

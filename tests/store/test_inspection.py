@@ -26,6 +26,10 @@ HEADS = [
     b"data_x\n",
     b"ATOM      1  CA  ALA A   1 ",
     b"\x80\x02",
+    b"2 3\n",
+    b"#NEXUS\nbegin data;\ndimensions ntax=1 nchar=2;\nmatrix\n",
+    b"PileUp\n MSF: 2 Type: P Check: 0 ..\n\n Name: a Len: 2 Check: 0 Weight: 1\n\n//\n\n",
+    b">P1;a\n\n",
 ]
 
 
@@ -117,6 +121,8 @@ A3M = ">q/1-5 the query\nMKVLE\n>a\nMK-LEgg\n>b\n--V--\n"
     [
         (A3M, 3, 5, "q/1-5", "33.3 %", 2),
         ("CLUSTAL W (1.83)\n\nx      MKVL\ny      MKVL\n", 2, 4, "x", "0 %", 0),
+        ("\ufeff2 4\r\nx MKVL\r\ny MKVL\r\n", 2, 4, "x", "0 %", 0),
+        ("#4\t1\n>x\nMKVL\n", 1, 4, "x", "0 %", 0),
     ],
 )
 def test_alignments(tmp_path, capsys, text, rows, columns, first, gaps, inserted):
