@@ -266,10 +266,13 @@ def _pdb(content: bytes, value_of: Callable[[int, str, str, str], float]) -> Ite
 def _mmcif(source: Path, text: str, value_of: Callable[[int, str, str, str], float]) -> bytes:
     from Bio.PDB.mmcifio import MMCIFIO
 
+    def damaged(error: Exception) -> FormatError:
+        return FormatError(f"{source}: cannot be read as mmCIF ({error}); fetch the file again")
+
     try:
         block, begin, end = read_block(text)
     except (ValueError, KeyError, IndexError) as error:
-        raise FormatError(f"{source}: cannot be read as mmCIF ({error}); fetch the file again") from error
+        raise damaged(error) from error
     if "_atom_site.Cartn_x" not in block:
         raise FormatError(f"{source}: has no atoms (_atom_site.Cartn_x) to paint")
     keys = [atom_column(block, names) for names in AUTHOR_KEY]
@@ -282,5 +285,8 @@ def _mmcif(source: Path, text: str, value_of: Callable[[int, str, str, str], flo
     # Biopython cannot write a value without letters.
     written = {name: [cell or "?" for cell in cells] for name, cells in block.items() if name != "data_"}
     writer.set_dict(block | written)
-    writer.save(painted)
+    try:
+        writer.save(painted)
+    except ValueError as error:  # a category whose columns differ in length
+        raise damaged(error) from error
     return (text[:begin] + painted.getvalue() + text[end:]).encode()

@@ -46,6 +46,7 @@ _PEPTIDE_BOND, _CA_STEP = 2.0, 4.5
 # What parsers let through on files that only begin well.
 _PARSER_ERRORS = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, StopIteration)
 _SLOT_OF = {name: slot for slot, name in enumerate(ATOM37)}
+_RENAMED = {("MSE", "SE"): "SD", ("ILE", "CD"): "CD1"}  # CHARMM and GROMACS write CD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -477,7 +478,7 @@ def _chain(path: Path, name: str, structure: _Structure) -> Chain:
         cb.append(positions.get("CB", positions["CA"]))
         missing += "CB" not in positions and residue.name != "GLY"
         for atom, position in positions.items():
-            slot = _SLOT_OF.get("SD" if (residue.name, atom) == ("MSE", "SE") else atom)
+            slot = _SLOT_OF.get(_RENAMED.get((residue.name, atom), atom))
             if slot is not None:
                 atom37[place, slot] = position
     ca = [residue.atoms["CA"].position for residue in residues]

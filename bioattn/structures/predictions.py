@@ -4,6 +4,7 @@ pLDDT and PAE are also read from the files of AlphaFold DB and ColabFold. `docs/
 contract.
 """
 
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from bioattn.io.files import read_json
 from bioattn.io.hdf5 import open_hdf5, other_format, text_attribute
 from bioattn.structures.chain import read_chain
 
+LOGGER = logging.getLogger("bioattn")
 DISTOGRAM_FORMAT = "bioattn-distogram"
 REPRESENTATIONS_FORMAT = "bioattn-representations"
 FORMAT_VERSION = 1
@@ -234,6 +236,11 @@ def read_plddt(path: Path, chain: str | None = None) -> Confidence:
         values, numbers = found.bfactors.astype(np.float64), found.numbers
     if values.ndim != 1 or len(values) != len(numbers) or not np.all((values >= 0) & (values <= 100)):
         raise FormatError(f"{path}: holds no pLDDT, which is a number from 0 to 100 for each residue")
+    if 0 <= values.min(initial=1) < values.max(initial=0) <= 1:
+        LOGGER.warning(
+            f"{path}: its pLDDT are at most 1, as ESMFold writes them; they are read as parts of 100"
+        )
+        values = 100 * values
     return Confidence(name, list(numbers), values)
 
 

@@ -169,6 +169,9 @@ def test_confidences_are_read_as_they_were_written(folder, tmp_path):
         found = read_plddt(path)
         np.testing.assert_allclose(found.plddt, scores["plddt"], atol=0.006)
         assert found.numbers == list(range(1, 10) if path.suffix == ".json" else range(5, 50, 5))
+    parts = [replace(residue, confidence=residue.confidence / 100) for residue in residues]
+    write_pdb(tmp_path / "esmfold.pdb", parts)
+    np.testing.assert_allclose(read_plddt(tmp_path / "esmfold.pdb").plddt, scores["plddt"], atol=0.6)
     write_pdb(tmp_path / "crystal.pdb", [replace(residues[0], confidence=-3.5)])
     with pytest.raises(FormatError, match=r"crystal.pdb: holds no pLDDT, which is a number from 0 to 100"):
         read_plddt(tmp_path / "crystal.pdb")

@@ -282,6 +282,12 @@ def test_of_copies_under_one_name_one_is_painted(tmp_path, suffix):
         (PDB, "x.txt", SettingsError, "end its name in .pdb or .cif"),
         (CIF.replace("Cartn_x", "Cartn_w"), "x.cif", FormatError, "has no atoms"),
         (CIF.partition(" 14.00")[0], "x.cif", FormatError, "the file is cut off"),
+        (
+            CIF.replace("1 'not", "'not"),
+            "x.cif",
+            FormatError,
+            "cannot be read as mmCIF (Inconsistent list sizes",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_no_file(tmp_path, text, output, error, sentence):
