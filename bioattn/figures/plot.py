@@ -120,9 +120,10 @@ def plot(result: Any, kind: str | None = None, **options: Any) -> "Figure":
     """Draw a result.
 
     result: the path of a file or folder, or several: those of one figure (runs for `training`, structures for
-    `plddt`), or a result and files to be drawn with it (see `bioattn plot --help`). Or an open attention file, the
-    typed data of a picture, a DataFrame of contacts or of a training's history, or with `kind` an array:
-    `contacts` and `pae` (R, R), `plddt` (R,), `logos` (W, 4).
+    `plddt`), or a result and files to be drawn with it (see `bioattn plot --help`). Or attention in memory or an
+    open file (`attribution=` draws what `model.attribute` gave with it), a check, the typed data of a picture, a
+    DataFrame of contacts or of a training's history, or with `kind` an array: `contacts` and `pae` (R, R),
+    `plddt` (R,), `logos` (W, 4).
     kind: a name of `PICTURES`; None = the one for this kind of result.
     options: `width` in millimetres; `verdict`, False for no word in the corner on maps that the check at the
     end of the training did not believe; `gene` or `sample`, a name or several; and those of the picture's `read`
@@ -272,9 +273,10 @@ def _accepted(kind: str, names: Sequence[str], options: Mapping[str, Any]) -> di
             given = f"--{_FLAGS.get(name, name).replace('_', '-')}"
             what = f"{given} {name.replace('_', '-')}" if given == "--as" else given
             raise SettingsError(f"{what}: the picture {kind} takes no such option; it takes {flags}")
-        if parameters[name].annotation in (Path, Path | None):
+        kinds = str(parameters[name].annotation)
+        if isinstance(value, str) and "Path" in kinds:
             accepted[name] = Path(value)
-        elif isinstance(value, str | int) and "Sequence[" in str(parameters[name].annotation):
+        elif isinstance(value, str | int) and "Sequence[" in kinds:
             accepted[name] = [value]
     return accepted
 

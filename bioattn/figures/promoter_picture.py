@@ -8,6 +8,7 @@ Shape suffixes: T treatments, L bases of the window.
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ from bioattn.promoters.choices import Anchor, WindowSettings
 from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.windows import find_anchor
-from bioattn.store.attribution import open_attribution
+from bioattn.store.attribution import Attribution
 from bioattn.store.reader import Attention
 from bioattn.text import quoted
 
@@ -134,7 +135,7 @@ def read_promoter_picture(
     id_attribute: str | None = None,
     motifs: Path | None = None,
     promoters: Path | None = None,
-    attribution: Path | None = None,
+    attribution: Path | Attribution | None = None,
 ) -> PromoterPicture:
     """Read the data of the figure.
 
@@ -159,9 +160,10 @@ def read_promoter_picture(
         colours = {name: colours[name] for name, kept in zip(maps.treatments, drawn, strict=True) if kept}
         tracks = {maps.quantity: values_TL[drawn]}
     else:
-        with open_attribution(attribution) as file:
-            beside = attribution_beside(file, attention)
-            require_names("--gene", [gene], beside.genes, attribution, "gene")
+        in_file = Attribution.open(attribution) if isinstance(attribution, Path) else nullcontext(attribution)
+        with in_file as results:
+            beside = attribution_beside(results, attention)
+            require_names("--gene", [gene], beside.genes, results.path, "gene")
             tracks[beside.quantity] = beside.averaged([gene], maps.treatments, against).block(slice(1))[0]
             assert beside.codes is not None
             codes, method = beside.codes[beside.genes.index(gene)], beside.method

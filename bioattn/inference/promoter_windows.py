@@ -95,9 +95,10 @@ def hold_promoters(
 def refitted(source: Promoters) -> str:
     """A sentence that says how many promoters were padded or cut; empty where none was."""
     told = []
+    kept = "their end, as they do not say where position 0 is" if source.path == HELD else "its window"
     for number, how, done in (
         (source.num_padded, "shorter", "padded with N upstream"),
-        (source.num_cut, "longer", "cut to its window"),
+        (source.num_cut, "longer", f"cut to {kept}"),
     ):
         if number:
             told.append(

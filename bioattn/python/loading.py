@@ -67,10 +67,10 @@ def train(
     path = Path(made) / "model" if made is not None else Path(str(output))
     argument = next(one.name for one in parameters_of(kind) if one.said.is_argument)
     given = {argument: dataset, "output": path, **settings, "resume": resume, "force": force}
-    filled = with_config_file(_filled(kind, given))
-    set_threads(threads)
-    chosen_device = choose_device(device)
     try:
+        filled = with_config_file(_filled(kind, given))
+        set_threads(threads)
+        chosen_device = choose_device(device)
         with torch_defaults(), python_warnings():
             run_training(cast(Any, of), filled, device=chosen_device)
             model = of.load(path, chosen_device)

@@ -180,6 +180,15 @@ def test_attribution_is_that_of_the_command(promoters, model, sequences, tmp_pat
     assert values.dims == ("sample", "treatment", "position", "base")
     own = [values.sel(sample=gene, treatment="treatment1", base=b)[i] for i, b in enumerate(sequences[gene])]
     np.testing.assert_array_equal(held.at_bases(samples=gene, treatments="treatment1"), own)
+    drawn = [
+        bioattn.plot(given, gene=gene, treatments="treatment1", attribution=parts)
+        for given, parts in (
+            (model.attention({gene: sequences[gene]}), held),
+            (promoters / "attention.h5", promoters / "attribution.h5"),
+        )
+    ]
+    (one, *_), (other, *_) = (figure.axes for figure in drawn)
+    np.testing.assert_allclose(one.lines[0].get_ydata(), other.lines[0].get_ydata(), atol=1e-6)
     gaps = model.attribute({gene: sequences[gene]}, method="integrated-gradients", steps=64)
     assert np.abs(gaps.completeness_gap()).to_numpy().max() < 0.1
 
@@ -270,6 +279,8 @@ def test_python_warns_of_what_the_shell_warns_of(promoters, model):
     with pytest.warns(UserWarning, match="1 of 1 promoters are shorter than the model's 80 bases") as caught:
         model.predict({"a": "ACGT"})
     assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="cut to their end, as they do not say where position 0 is"):
+        model.predict("ACGT" * 21)
 
 
 def test_what_cannot_be_done_is_said(promoters, model, tmp_path):

@@ -116,8 +116,8 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
 
         In the units of the training; of a binary model probabilities. treatments: names; none = all of the
         training; `unconditional` is the token of an unknown one. treatment_table: treatments to predict instead of
-        those of the training, by name in the index (or the path of such a table). batch_size: promoters per
-        forward pass; None = as many as keep memory flat.
+        those of the training, by name in the index, or in the first column where the index has none (or the path
+        of such a table). batch_size: promoters per forward pass; None = as many as keep memory flat.
 
         Raises: BioattnError for promoters or treatments that the model cannot take.
         """
@@ -275,7 +275,9 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         if isinstance(table, Path | str):
             described: TreatmentTable | None = read_treatment_table(Path(table))
         else:
-            described = None if table is None else TreatmentTable(table)
+            if table is not None and isinstance(table.index, pd.RangeIndex) and len(table.columns):
+                table = table.set_index(table.columns[0])  # as in a file
+            described = None if table is None else TreatmentTable(table.rename(index=str))
         return select_treatments(self.treatments, names_in(treatments), described)
 
     def _run(
