@@ -268,7 +268,10 @@ def _accepted(kind: str, names: Sequence[str], options: Mapping[str, Any]) -> di
         accepted[target or "sample"] = names[0] if target in ("gene", "sample") else names
     for name, value in accepted.items():
         if name not in parameters:
-            known = {_FLAGS.get(each, each) for each in list(parameters)[1:] if each != "progress"}
+            files = {each for beside in _BESIDE.values() for each in beside}  # given by their names alone
+            known = {
+                _FLAGS.get(each, each) for each in list(parameters)[1:] if each not in files | {"progress"}
+            }
             flags = ", ".join(f"--{each.replace('_', '-')}" for each in sorted(known)) or "none but --width"
             given = f"--{_FLAGS.get(name, name).replace('_', '-')}"
             what = f"{given} {name.replace('_', '-')}" if given == "--as" else given

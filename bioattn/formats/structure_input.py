@@ -51,13 +51,11 @@ def atom_column(block: dict[str, Any], names: Sequence[str], *, needed: bool = F
     columns = [block[item] for item in items if item in block]
     if needed and not columns:
         raise KeyError(items[0])
-    cells = ["" if cell in (".", "?") else cell for cell in (columns or [[""] * num_atoms(block)])[0]]
+    cells = [
+        "" if cell in (".", "?") else cell
+        for cell in (columns or [[""] * len(block["_atom_site.Cartn_x"])])[0]
+    ]
     for other in columns[1:]:
         if "" in cells and len(other) == len(cells):
             cells = [a or ("" if b in (".", "?") else b) for a, b in zip(cells, other, strict=True)]
     return cells
-
-
-def num_atoms(block: dict[str, Any]) -> int:
-    """Rows of the table. Raises: KeyError where there is none."""
-    return len(block["_atom_site.Cartn_x"])

@@ -15,14 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.structure_input import (
-    AUTHOR_KEY,
-    atom_column,
-    is_mmcif,
-    num_atoms,
-    read_block,
-    residue_number,
-)
+from bioattn.formats.structure_input import AUTHOR_KEY, atom_column, is_mmcif, read_block, residue_number
 from bioattn.io.files import atomic_output, decompression_errors, open_bytes, text_output
 
 CHAIN = "A"
@@ -276,7 +269,7 @@ def _mmcif(source: Path, text: str, value_of: Callable[[int, str, str, str], flo
     if "_atom_site.Cartn_x" not in block:
         raise FormatError(f"{source}: has no atoms (_atom_site.Cartn_x) to paint")
     keys = [atom_column(block, names) for names in AUTHOR_KEY]
-    if {len(cells) for cells in keys} != {num_atoms(block)}:
+    if {len(cells) for cells in keys} != {len(block["_atom_site.Cartn_x"])}:
         raise FormatError(f"{source}: an atom has fewer values than columns; the file is cut off")
     models = atom_column(block, ["pdbx_PDB_model_num"])
     places = [place - models.index(model) for place, model in enumerate(models)]

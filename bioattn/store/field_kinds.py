@@ -68,7 +68,7 @@ from bioattn.text import some
 _STRUCTURE_START = re.compile(
     rb"(\s|#[^\n]*\n)*(data_|DATA_|global_|(ATOM  |HETATM)[ 0-9A-Z*]|"
     rb"(HEADER|TITLE |COMPND|SOURCE|KEYWDS|EXPDTA|AUTHOR|REVDAT|JRNL  |REMARK|USER  |DBREF |SEQRES|MODRES|HELIX |"
-    rb"SHEET |SSBOND|LINK  |CRYST1|PARENT|MODEL )[ 0-9])"
+    rb"SHEET |SSBOND|LINK  |NUMMDL|CRYST1|PARENT|MODEL )[ 0-9])"
 )
 """The first bytes of a file in mmCIF or PDB format."""
 
