@@ -18,7 +18,7 @@ collect_ignore = ["models/toy"]
 settings.register_profile(
     "tests",
     deadline=None,
-    max_examples=int(os.environ.get("EXAMPLES", "50")),
+    max_examples=int(os.environ.get("EXAMPLES", "25")),
     derandomize="EXAMPLES" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -7,6 +7,7 @@ the docs, and tests).
 """
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,11 +47,13 @@ def room_of(parts):
     return parts[0] if parts and parts[0] in ROOMS else BESIDE
 
 
-def imported(tree):
+@cache
+def imported(text):
     """Line, parts, and whether only type checkers read it, of every import of bioattn in a module.
 
     Imports of `bioattn.python` inside functions, or for type checkers, are left out.
     """
+    tree, found = ast.parse(text), []
     inside = {
         inner
         for node in ast.walk(tree)
@@ -61,7 +64,7 @@ def imported(tree):
     for_types = {
         inner
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
     for node in ast.walk(tree):
@@ -75,13 +78,14 @@ def imported(tree):
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
             if name.split(".")[0] in ("bioattn", "bioattn_cli"):
-                yield node.lineno, tuple(name.split(".")), node in for_types
+                found.append((node.lineno, tuple(name.split(".")), node in for_types))
+    return found
 
 
 def against_the_order(room, path, text):
     """What a module of a room imports and should not."""
     found = []
-    for line, (package, *parts), for_types in imported(ast.parse(text)):
+    for line, (package, *parts), for_types in imported(text):
         other = package if package == "bioattn_cli" else room_of(tuple(parts))
         upward = other != room and LEVELS.get(other, len(ORDER)) >= LEVELS[room]
         if upward and not (for_types and {room, other} <= TOGETHER):
@@ -106,10 +110,10 @@ def test_no_room_imports_from_above(room):
     assert found == []
 
 
-def families_imported(tree):
+def families_imported(text):
     return {
         parts[1]
-        for _, (_, *parts), _ in imported(tree)
+        for _, (_, *parts), _ in imported(text)
         if parts[:1] == ["models"] and len(parts) > 1 and parts[1] in FAMILIES
     }
 
@@ -120,10 +124,10 @@ def test_only_its_own_folder_knows_a_family():
     for path in [*LIBRARY.rglob("*.py"), *(root / "cli").rglob("*.py")]:
         parts = path.relative_to(root).parts
         own = {parts[2]} if parts[:2] == ("bioattn", "models") else set()
-        if families_imported(ast.parse(path.read_text())) - own:
+        if families_imported(path.read_text()) - own:
             found.add("/".join(parts))
     assert found == set()
-    assert families_imported(ast.parse("def f():\n    from bioattn.models import promoter\n")) == {"promoter"}
+    assert families_imported("def f():\n    from bioattn.models import promoter\n") == {"promoter"}
 
 
 @pytest.mark.parametrize(

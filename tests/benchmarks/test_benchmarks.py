@@ -128,8 +128,8 @@ def test_bfloat16_within_a_hundredth(plain):
 @pytest.mark.parametrize("recomputed", [False, True])
 def test_gradients(recomputed, monkeypatch):
     monkeypatch.setattr(layers, "MIN_RECOMPUTED_ELEMENTS", 0 if recomputed else 1 << 40)
-    msa, pair, *masks = make_inputs(8, 96)
-    slopes = torch.randn(8, 96, 256), torch.randn(96, 96, 128)
+    msa, pair, *masks = make_inputs(8, 64)
+    slopes = torch.randn(8, 64, 256), torch.randn(64, 64, 128)
     gradients = []
     block = make_block("float32")
     for model in (PlainBlock(block), block):

@@ -29,7 +29,7 @@ KINDS = {
     "HDF5": Kind("export attention {i}/model {i}/promoters.fa -o out.h5", "--treatment treatment2", "out.h5"),
     "table": Kind("run promoter {i}/model {i}/promoters.fa -o out.tsv", "--treatment treatment2", "out.tsv"),
     "folder": Kind("export tracks {i}/attention.h5 -o out --force", "--treatment treatment2"),
-    "training": Kind("train promoter {i}/x.dataset.h5 -o out --epochs 4 --no-baselines --force", "--seed 5"),
+    "training": Kind("train promoter {i}/x.dataset.h5 -o out --epochs 3 --no-baselines --force", "--seed 5"),
 }
 
 

@@ -160,8 +160,8 @@ def covered(truth, gene, start, end):
 
 
 def sample(truth):
-    """Every gene of a small genome, each thirtieth of a large one: the loops are slow."""
-    return truth.genes.iloc[:: 30 if len(truth.genes) > 1000 else 1]
+    """Every gene of a small genome, each hundredth of a large one: the loops are slow."""
+    return truth.genes.iloc[:: 100 if len(truth.genes) > 1000 else 1]
 
 
 def test_mask_hides_exactly_the_bases_of_other_genes(truth, tmp_path):

@@ -55,7 +55,8 @@ def test_motifs_are_apart_on_both_strands(widths):
         assert slow_edit_distance(decode(codes), decode(reverse_complement(codes))) >= distance
 
 
-def test_many_short_motifs_come_with_a_smaller_distance_or_are_refused():
+def test_many_short_motifs_come_with_a_smaller_distance_or_are_refused(monkeypatch):
+    monkeypatch.setattr("bioattn.simulate.motifs.MAX_DRAWS", 200)
     chosen, distance = separated_consensuses(np.random.default_rng(1), [8] * 60)
     assert len(chosen) == 60
     assert 2 <= distance <= 3

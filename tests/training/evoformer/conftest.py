@@ -17,11 +17,11 @@ def one_thread():
 
 @pytest.fixture(scope="session")
 def contact_dataset(tmp_path_factory):
-    """Six families of 40 to 48 columns, the last in the test split, the one before in the validation split."""
+    """Six families of 30 to 36 columns, the last in the test split, the one before in the validation split."""
     folder = tmp_path_factory.mktemp("contacts")
     simulated = folder / "simulated"
-    options = ["--families", "6", "--depth", "300", "--strength", "1"]
-    lengths = ["--length", "40:48"]
+    options = ["--families", "6", "--depth", "100", "--strength", "1"]
+    lengths = ["--length", "30:36"]
     assert main(["simulate", "msa", "-o", str(simulated), *options, *lengths, "-q"]) == 0
     table = simulated / "PAIRS.tsv"
     header, *rows = table.read_text().splitlines()
