@@ -27,7 +27,8 @@ _SET_HERE = frozenset({"output", "config", "device", "threads", "resume", "force
 
 def load_model(path: Path | str, *, device: str = "auto", threads: int | None = None) -> Any:
     """Load a trained model: a folder of `bioattn train` or Hugging Face, a name of its hub such as
-    `facebook/esm2_t6_8M_UR50D`, with `@` and a revision or not, or a file of parameters.
+    `facebook/esm2_t6_8M_UR50D`, with `@` and a revision or not, a file of parameters, or by its name a model that
+    comes along, such as `yeast-stress`. Each family's class has methods of its own (docs/python.md).
 
     device: auto, cpu, cuda or mps. threads: of the CPU; None: the cores granted to this process.
 

@@ -153,22 +153,28 @@ class Stored:
         with damage_named(path):
             self.layout = stored_layout(path, file)
 
+    @property
+    def _open(self) -> h5py.File:
+        if not self._file:
+            raise BioattnError(f"{self.path}: was closed; open it again")
+        return self._file
+
     @cached_property
     def samples(self) -> schema.Samples:
         """The sample table, without lists."""
         with damage_named(self.path):
-            return read_samples(self._file, self.layout.columns)
+            return read_samples(self._open, self.layout.columns)
 
     def listed(self, column: schema.ListColumn, number: int) -> schema.Values | None:
         """A list of the sample with this number; None where it has none."""
         with damage_named(self.path):
-            return read_list(self._file, column, number)
+            return read_list(self._open, column, number)
 
     def read(self, group: str, array: str, selection: list[Any], number: int | None = None) -> NDArray[Any]:
         """Some values of an array. selection: for each axis a number, a list of numbers or a slice."""
         own = "" if number is None else f"{schema.sample_group(number)}/"
         with damage_named(self.path):
-            return read_selection(self._file[f"{group}/{own}{array}"], selection)
+            return read_selection(self._open[f"{group}/{own}{array}"], selection)
 
     def save(self, path: Path) -> None:
         """Copy the file. Raises: BioattnError when it cannot be written."""

@@ -271,7 +271,7 @@ FILE_KINDS: Sequence[FileKind] = (
     FileKind(
         "table",
         "table",
-        lambda candidate: bool(candidate.columns),
+        lambda candidate: bool(candidate.columns) and not candidate.head.startswith(b"track "),  # bedGraph
         _describe_table,
         read_table,
         report=_report_table,

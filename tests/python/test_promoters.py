@@ -100,6 +100,8 @@ def test_attention_has_the_axes_and_numbers_of_the_exported_file(promoters, mode
             pd.testing.assert_frame_equal(opened.samples, maps.samples)
             pd.testing.assert_frame_equal(opened.predictions(), maps.predictions(), atol=1e-6)
             np.testing.assert_array_equal(opened.positions, maps.positions)
+        with pytest.raises(BioattnError, match="was closed; open it again"):
+            opened.array()
     gene, other = maps.samples.index[5], maps.samples.index[2]
     some = maps.to_pandas(samples=[gene, other], treatments="treatment2", head=1)
     assert some.index.names == ["sample", "key"]

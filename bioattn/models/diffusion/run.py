@@ -22,6 +22,7 @@ from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
 from bioattn.models.model_folder import LoadedModel
 from bioattn.models.noise import HIDDEN
 from bioattn.promoters.dataset import PromoterDataset
+from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from bioattn.store.reader import Attention
 from bioattn.store.training_record import read_training_record
 
@@ -83,6 +84,11 @@ class LoadedDenoiser(LoadedModel[Denoiser, DiffusionModelConfig]):
                 LOGGER.warning(told)
             work, layout = maps_work(self, source, names_in(treatments), options, batch_size)
             return Attention(work.collect(layout))
+
+    @property
+    def treatments(self) -> TreatmentTable:
+        """Those of the training, by name alone."""
+        return named_treatments(self.config.treatments)
 
     @property
     def treatment_names(self) -> Sequence[str]:

@@ -1,13 +1,15 @@
 """The kinds of files of Phyloformer: models, and what `run phyloformer` writes of an alignment; no torch here."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bioattn.io.files import read_lines
 from bioattn.models.model_kind import model_kind
 from bioattn.models.phyloformer.family import FAMILY
 from bioattn.store.inspection import several_results
-from bioattn.store.kinds import FileKind
+from bioattn.store.kinds import FileKind, starts_with
 from bioattn.store.recorded_folder import RecordedFolder
 
 DISTANCES, NEIGHBOUR_JOINING, MINIMUM_EVOLUTION = "distances.tsv", "nj.nwk", "bme.nwk"
@@ -49,7 +51,18 @@ def _describe(path: Path) -> dict[str, Any]:
     }
 
 
+def _newick(path: Path) -> str:
+    return "\n".join(line for _, line in read_lines(path)) + "\n"
+
+
 FILE_KINDS: Sequence[FileKind] = (
+    FileKind(
+        "tree",
+        "tree in Newick",
+        starts_with(b"("),
+        lambda path: {"leaves": re.sub(r"'[^']*'", "", _newick(path)).count(",") + 1},
+        _newick,
+    ),
     FileKind(
         name="phyloformer-parameters",
         title="parameters of Phyloformer",

@@ -88,7 +88,8 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
     """A promoter model: the response of promoters to treatments, and where it looks for it.
 
     `inputs` are those of `bioattn.inference.inputs`: the path of a promoter FASTA, a sequence, sequences by name,
-    a list, a table, codes or one-hot arrays. Promoters shorter than the window are padded with N upstream.
+    a list, a table, codes or one-hot arrays. Promoters shorter than the window are padded with N upstream; of
+    longer ones in memory the end is read, of those in a file the window around position 0.
     """
 
     family: ClassVar[str] = MODEL_TYPE
