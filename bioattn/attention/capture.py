@@ -227,11 +227,12 @@ def listener_for(site: AttentionSite | None) -> Listener | None:
 
 
 def sites_of(module: nn.Module) -> dict[str, AttentionSite]:
-    """The attention sites of a module and its parts, by name."""
+    """The attention sites of a module and its parts, by name: attributes, alone or in lists, tuples and dicts."""
     found: dict[str, AttentionSite] = {}
     for part in module.modules():
         for value in vars(part).values():
-            for site in value if isinstance(value, list | tuple) else [value]:
+            several = value.values() if isinstance(value, dict) else value
+            for site in several if isinstance(value, list | tuple | dict) else [value]:
                 if isinstance(site, AttentionSite):
                     found[site.name] = site
     return found

@@ -21,6 +21,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
 from bioattn import __version__
+from bioattn.attention.capture import sites_of
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.checkpoint import DAMAGE, damaged, open_safetensors
@@ -163,7 +164,7 @@ class LoadedModel(Generic[Model, Config]):
     @property
     def sites(self) -> Sites[AttentionSite]:
         """Attention sites by name."""
-        return Sites(cast(Mapping[str, AttentionSite], self.model.sites))
+        return Sites(sites_of(self.model))
 
     def write(self, folder: Path) -> None:
         """Write weights and `config.json` into the existing `folder`."""

@@ -150,7 +150,7 @@ class GraphAttentionEncoder(nn.Module):
         self.project_key = nn.ModuleList(nn.Linear(channels, channels) for _ in range(radii))
         self.project_value = nn.ModuleList(nn.Linear(channels, config.slots) for _ in range(radii))
         self.score = DotScore()
-        self.readout_site = AttentionSite(
+        readout_site = AttentionSite(
             name="molecule.atoms",
             axes=(
                 Axis("sample"),
@@ -160,7 +160,7 @@ class GraphAttentionEncoder(nn.Module):
             ),
             heads=tuple(range(heads)),
         )
-        self.sites: list[AttentionSite] = [*(layer.attention.site for layer in layers), self.readout_site]
+        self.sites: list[AttentionSite] = [*(layer.attention.site for layer in layers), readout_site]
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """What every atom writes at every radius (B, R, A, S): values of its heads, each by its weight."""
@@ -185,7 +185,7 @@ class GraphAttentionEncoder(nn.Module):
             keys,
             score=self.score,
             mask=batch.known_BA[:, None, None, None],
-            site=self.readout_site,
+            site=self.sites[-1],
             value=values,
         )
         writes_BRAS: Tensor = (weights_BRH1A.transpose(-1, -2) * values).transpose(2, 3).flatten(3)

@@ -8,7 +8,7 @@ from typing import TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.attention.capture import capture
+from bioattn.attention.capture import capture, sites_of
 from bioattn.attention.site import Axis
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import FastaRecord, format_record, read_fasta
@@ -115,7 +115,8 @@ def _work(
 ) -> tuple[Work, ResultFile | None]:
     """How designs are made, and the file of their attention, where it is asked for."""
     model = loaded.model.of_length(len(wanted.kept))
-    sites = choose_sites(model.sites, ["*"], without="adagn alone") if settings.attention is not None else []
+    known = sites_of(model)
+    sites = choose_sites(known, ["*"], without="adagn alone") if settings.attention is not None else []
     options = AttentionOptions()
     shown = wanted.steps_taken if settings.trajectory is not None else 1
     receiver = BatchReceiver(options)
@@ -142,7 +143,7 @@ def _work(
         axes=(Axis(STEP, size=shown), Axis("position", size=len(wanted.kept))),
         arrays=(Array("values", "uint8", (STEP, "position"), "A C G T N as 0 to 4, after each step"),),
     )
-    groups = [site_layout(model.sites[site], options, sizes={STEP: wanted.steps_taken}) for site in sites]
+    groups = [site_layout(known[site], options, sizes={STEP: wanted.steps_taken}) for site in sites]
     layout = FileLayout(
         inputs=DESIGNS,
         model_sha256=loaded.sha256,

@@ -80,12 +80,6 @@ class Denoiser(nn.Module):
             if isinstance(table, FrozenVectors):
                 table.given_TG.copy_(given_TG)
 
-    @property
-    def sites(self) -> dict[str, AttentionSite]:
-        """Attention sites by name, in the order in which a pass comes to them; none without cross-attention."""
-        attentions = [each.attention for each in [*self.down, *self.up] if each.attention is not None]
-        return {each.site.name: each.site for each in attentions}
-
     def of_length(self, length: int) -> "Denoiser":
         """The same weights for promoters of another length."""
         if length == self.config.length:

@@ -18,7 +18,6 @@ import torch
 from bioattn import __version__
 from bioattn.alignments.rows import centre_on_query, find_name
 from bioattn.alignments.templates import Templates, read_templates
-from bioattn.attention.capture import sites_of
 from bioattn.attention.site import AttentionSite
 from bioattn.choices import chosen
 from bioattn.errors import BioattnError, FormatError
@@ -67,7 +66,7 @@ from bioattn.models.model_folder import (
     write_model,
 )
 from bioattn.store.contents import Held
-from bioattn.store.reader import Attention, Sites
+from bioattn.store.reader import Attention
 from bioattn.store.schema import AttentionOptions, FileLayout
 from bioattn.structures.predictions import SCORES
 from bioattn.system.device import Compile, Kernels, Precision
@@ -265,11 +264,6 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         return AlignmentRunner(
             replace(self, model=deepcopy(self.model)) if rounds else self, settings, SILENT
         )
-
-    @property
-    def sites(self) -> Sites[AttentionSite]:
-        """Attention sites by name."""
-        return Sites(sites_of(self.model))
 
     def trial(self) -> None:
         """Predict an alignment of random residues, eight rows of sixteen. Raises: NotFiniteError."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import torch
 
-from bioattn.attention.site import AttentionSite
 from bioattn.choices import chosen
 from bioattn.errors import BioattnError, FormatError
 from bioattn.inference.inputs import Inputs, python_call
@@ -27,7 +26,7 @@ from bioattn.models.language.config import (
 )
 from bioattn.models.language.family import LanguageGeneration
 from bioattn.models.language.layers import base_digest
-from bioattn.models.language.model import LanguageModel, attention_sites
+from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.published_reading import (
     ADAPTER_SETTINGS,
     FILES,
@@ -39,7 +38,7 @@ from bioattn.models.model_folder import CheckedModel, load_network, read_model_c
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.sequence_dataset import SequenceDataset, open_sequence_dataset
 from bioattn.sequences.vocabulary import MASK, PublishedTokens, Vocabulary
-from bioattn.store.reader import Attention, Sites
+from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -249,11 +248,6 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
     @property
     def vocabulary(self) -> Vocabulary:
         return self.model.vocabulary
-
-    @property
-    def sites(self) -> Sites[AttentionSite]:
-        """Attention sites by name."""
-        return Sites(attention_sites(self.model))
 
     def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "LanguageHeadScorer":
         """Judge heads on a split of a sequence dataset. Raises: BioattnError for one that does not fit."""

@@ -325,13 +325,6 @@ class LanguageModel(nn.Module):
         return embedded_BLC
 
 
-def attention_sites(model: LanguageModel) -> dict[str, AttentionSite]:
-    """All sites by name, in the order in which a pass comes to them."""
-    return {
-        module.site.name: module.site for module in model.modules() if isinstance(module, MultiHeadAttention)
-    }
-
-
 def _norm(config: LanguageModelConfig) -> nn.Module:
     kind = nn.RMSNorm if config.form.norm is Norm.RMS else nn.LayerNorm
     return kind(config.channels, eps=config.form.epsilon)

@@ -58,10 +58,6 @@ class MemoryNetwork(nn.Module):
             heads=(),
         )
 
-    @property
-    def sites(self) -> dict[str, AttentionSite]:
-        return {SITE: self.site}
-
     def forward(self, question_BW: Tensor, facts_BFW: Tensor, *, linear: bool = False) -> Reading:
         """Texts are numbers of words, padded on the right with `PAD`, and stories with facts without words.
 

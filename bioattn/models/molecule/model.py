@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bioattn.attention.site import AttentionSite
 from bioattn.choices import Task
 from bioattn.models.molecule.family import MoleculeModelConfig
 from bioattn.models.molecule_layers import GraphBatch, graph_batch, make_encoder
@@ -125,11 +124,6 @@ class MoleculeModel(nn.Module):
             last = [self.linear] if self.hidden is None else [self.linear, self.hidden[-1]]
             for weights in (each for layer in last for each in layer.parameters()):
                 nn.init.zeros_(weights)
-
-    @property
-    def sites(self) -> dict[str, AttentionSite]:
-        sites: list[AttentionSite] = self.encoder.sites
-        return {site.name: site for site in sites}
 
     def read(self, written_BS: Tensor) -> Tensor:
         """What atoms wrote together → (B, T)."""

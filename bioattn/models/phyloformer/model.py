@@ -200,12 +200,6 @@ class Phyloformer(nn.Module):
                 x_PLC = x_PLC + self.embed_likeliest(log_P[start:stop, None, None])
             yield x_PLC
 
-    @property
-    def sites(self) -> dict[str, AttentionSite]:
-        """Attention sites by name, in the order in which a pass comes to them."""
-        layers = [module for module in self.modules() if isinstance(module, LinearAttention)]
-        return {layer.site.name: layer.site for layer in layers}
-
 
 _NAMES = {
     "embedding_block.0": "embed",

@@ -291,14 +291,6 @@ class Translator(nn.Module):
         slots = {SLOTS: slots_of(self.config, source)} if machine else {}
         return {SOURCE_TOKENS: source, TARGET_TOKENS: steps, **slots}
 
-    @property
-    def sites(self) -> dict[str, AttentionSite]:
-        """Attention sites by name, in the order in which a pass comes to them."""
-        if isinstance(self.body, TuringMachine):
-            return {site.name: site for site in self.body.sites.values()}
-        layers = [module for module in self.modules() if isinstance(module, MultiHeadAttention)]
-        return {layer.site.name: layer.site for layer in layers}
-
 
 @dataclass(slots=True)
 class States(State):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.attention.capture import capture
+from bioattn.attention.capture import capture, sites_of
 from bioattn.choices import AttentionScore
 from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.models.translation.family import Architecture, Cell, Encoder, TranslationModelConfig
@@ -95,9 +95,9 @@ def test_maps_are_heard_whole_and_sum_to_one(model):
         heard = model(source_BS, prefix_BT)
     assert torch.allclose(heard, model(source_BS, prefix_BT), atol=1e-5)
     arrays = receiver.take()
-    assert {path.removeprefix("sites/") for path in arrays} == set(model.sites)
+    assert {path.removeprefix("sites/") for path in arrays} == set(sites_of(model))
     lengths = model.lengths(8, 6)
-    for name, site in model.sites.items():
+    for name, site in sites_of(model).items():
         own = arrays[f"sites/{name}"]
         assert own["weights"].shape == (
             2,
