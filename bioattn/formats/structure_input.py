@@ -45,17 +45,14 @@ def read_block(text: str) -> tuple[dict[str, Any], int, int]:
 def atom_column(block: dict[str, Any], names: Sequence[str], *, needed: bool = False) -> list[str]:
     """An item of every atom, that of the first name that has a value; "" where none has.
 
-    Raises: KeyError where it is `needed` and the block has none of the names.
+    Raises: KeyError where it is `needed` and the block has none of the names; IndexError where a row ends early.
     """
-    items = [f"_atom_site.{name}" for name in names]
-    columns = [block[item] for item in items if item in block]
+    columns = [block[f"_atom_site.{name}"] for name in names if f"_atom_site.{name}" in block]
     if needed and not columns:
-        raise KeyError(items[0])
-    cells = [
-        "" if cell in (".", "?") else cell
-        for cell in (columns or [[""] * len(block["_atom_site.Cartn_x"])])[0]
-    ]
-    for other in columns[1:]:
-        if "" in cells and len(other) == len(cells):
-            cells = [a or ("" if b in (".", "?") else b) for a, b in zip(cells, other, strict=True)]
+        raise KeyError(f"_atom_site.{names[0]}")
+    cells = [""] * len(block["_atom_site.Cartn_x"])
+    for column in columns:
+        if len(column) != len(cells):
+            raise IndexError("an atom has fewer values than columns")
+        cells = [a or ("" if b in (".", "?") else b) for a, b in zip(cells, column, strict=True)]
     return cells

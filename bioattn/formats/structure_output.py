@@ -259,27 +259,16 @@ def _pdb(content: bytes, value_of: Callable[[int, str, str, str], float]) -> Ite
 def _mmcif(source: Path, text: str, value_of: Callable[[int, str, str, str], float]) -> bytes:
     from Bio.PDB.mmcifio import MMCIFIO
 
-    def damaged(error: Exception) -> FormatError:
-        return FormatError(f"{source}: cannot be read as mmCIF ({error}); fetch the file again")
-
+    writer, painted = MMCIFIO(), io.StringIO()
     try:
         block, begin, end = read_block(text)
-    except (ValueError, KeyError, IndexError) as error:
-        raise damaged(error) from error
-    if "_atom_site.Cartn_x" not in block:
-        raise FormatError(f"{source}: has no atoms (_atom_site.Cartn_x) to paint")
-    keys = [atom_column(block, names) for names in AUTHOR_KEY]
-    if {len(cells) for cells in keys} != {len(block["_atom_site.Cartn_x"])}:
-        raise FormatError(f"{source}: an atom has fewer values than columns; the file is cut off")
-    models = atom_column(block, ["pdbx_PDB_model_num"])
-    places = [place - models.index(model) for place, model in enumerate(models)]
-    block["_atom_site.B_iso_or_equiv"] = [f"{value_of(*key):.2f}" for key in zip(places, *keys, strict=True)]
-    writer, painted = MMCIFIO(), io.StringIO()
-    # Biopython cannot write a value without letters.
-    written = {name: [cell or "?" for cell in cells] for name, cells in block.items() if name != "data_"}
-    writer.set_dict(block | written)
-    try:
+        *keys, models = (atom_column(block, names) for names in (*AUTHOR_KEY, ["pdbx_PDB_model_num"]))
+        places = [place - models.index(model) for place, model in enumerate(models)]
+        bfactors = [f"{value_of(*key):.2f}" for key in zip(places, *keys, strict=True)]
+        # Biopython cannot write a value without letters.
+        written = {name: [cell or "?" for cell in cells] for name, cells in block.items() if name != "data_"}
+        writer.set_dict(block | written | {"_atom_site.B_iso_or_equiv": bfactors})
         writer.save(painted)
-    except ValueError as error:  # a category whose columns differ in length
-        raise damaged(error) from error
+    except (ValueError, LookupError) as error:
+        raise FormatError(f"{source}: cannot be read as mmCIF ({error}); fetch the file again") from error
     return (text[:begin] + painted.getvalue() + text[end:]).encode()

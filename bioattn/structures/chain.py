@@ -331,8 +331,6 @@ def _mmcif_atoms(text: str) -> tuple[list[_Atom], str]:
     block, _, _ = read_block(text)
     models, segments = (atom_column(block, [name]) for name in ("pdbx_PDB_model_num", "label_asym_id"))
     columns = [atom_column(block, names, needed=needed) for _, names, needed in _COLUMNS]
-    if len({len(cells) for cells in (models, segments, *columns)}) != 1:
-        raise IndexError
     atoms = [
         _atom(place, segment, cells)
         for place, (model, segment, cells) in enumerate(

@@ -280,8 +280,8 @@ def test_of_copies_under_one_name_one_is_painted(tmp_path, suffix):
     [
         (PDB, "x.cif", BioattnError, "the structure is PDB; end the name in .pdb"),
         (PDB, "x.txt", SettingsError, "end its name in .pdb or .cif"),
-        (CIF.replace("Cartn_x", "Cartn_w"), "x.cif", FormatError, "has no atoms"),
-        (CIF.partition(" 14.00")[0], "x.cif", FormatError, "the file is cut off"),
+        (CIF.replace("Cartn_x", "Cartn_w"), "x.cif", FormatError, "mmCIF ('_atom_site.Cartn_x')"),
+        (CIF.partition(" 14.00")[0], "x.cif", FormatError, "an atom has fewer values than columns"),
         (
             CIF.replace("1 'not", "'not"),
             "x.cif",

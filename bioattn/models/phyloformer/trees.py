@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from Bio.Phylo.NewickIO import NewickError, Parser
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_lines
@@ -82,19 +84,11 @@ class Tree(NamedTuple):
 
     def leaf_distances(self) -> NDArray[np.float64]:
         """(leaves, leaves) sums of branch lengths."""
-        nodes, leaves = len(self.parents), len(self.names)
-        depths = np.zeros(nodes)
-        for node in range(nodes - 2, -1, -1):
-            depths[node] = depths[self.parents[node]] + self.lengths[node]
-        ancestors = np.zeros((leaves, leaves))
-        below: list[list[int]] = [[leaf] if leaf < leaves else [] for leaf in range(nodes)]
-        for node in range(nodes - 1):
-            parent = self.parents[node]
-            ancestors[np.ix_(below[parent], below[node])] = depths[parent]
-            ancestors[np.ix_(below[node], below[parent])] = depths[parent]
-            below[parent] += below[node]
-        distances: NDArray[np.float64] = depths[:leaves, None] + depths[:leaves] - 2 * ancestors
-        np.fill_diagonal(distances, 0.0)
+        nodes, leaves = np.arange(len(self.parents)), np.arange(len(self.names))
+        branches = csr_array(
+            (self.lengths[:-1], (nodes[:-1], self.parents[:-1])), shape=(len(nodes), len(nodes))
+        )
+        distances: NDArray[np.float64] = dijkstra(branches, directed=False, indices=leaves)[:, leaves]
         return distances
 
     def newick(self) -> str:
