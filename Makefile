@@ -111,8 +111,9 @@ $(VENV)/compiled: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -k a_motif_finds_itself_blurred tests/interpret
 	@touch $@
 
+# Bytecode is kept, whatever the environment says: to compile the tests again takes ten seconds of each process.
 pytest: $(VENV)/compiled
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-gpu: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m gpu tests/attention tests/models tests/system

@@ -67,8 +67,8 @@ class KnownWriter:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("designs")
-    codes, heat = promoters(np.random.default_rng(0), 1500)
-    location = [f"chr{number % 6}:{number * 90}-{number * 90 + LENGTH}(+)" for number in range(1500)]
+    codes, heat = promoters(np.random.default_rng(0), 1000)
+    location = [f"chr{number % 6}:{number * 90}-{number * 90 + LENGTH}(+)" for number in range(1000)]
     write_fasta(
         folder / "x.fa",
         [FastaRecord(f"g{number}", location[number], decode(row)) for number, row in enumerate(codes)],
@@ -214,7 +214,7 @@ def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters
     other = ModelOracle(model, folder / "y.dataset.h5")
     other.data = read_dataset(folder / "z.dataset.h5")  # chr2 is also the writer's
     with pytest.raises(
-        BioattnError, match="was trained on 250 promoters that the writer was trained on, too"
+        BioattnError, match="was trained on 167 promoters that the writer was trained on, too"
     ):
         checked(folder, path, oracle=other)
     own = read_dataset(folder / "y.dataset.h5")

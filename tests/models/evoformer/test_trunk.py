@@ -64,8 +64,8 @@ def inputs(num_rows, num_residues, masks, extra_msa=False):
     return msa, pair, msa_mask, np.outer(seq_mask, seq_mask)
 
 
-SIZES = [(1, 1), (1, 6), (4, 1), (6, 9)]
 MASKS = ["none", "ragged", "all"]
+CASES = [*((6, 9, masks) for masks in MASKS), (1, 1, "none"), (1, 6, "ragged"), (4, 1, "ragged")]
 
 
 @functools.cache
@@ -112,8 +112,7 @@ def of_loops(num_rows, num_residues, masks, extra_msa):
 
 
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("masks", MASKS)
-@pytest.mark.parametrize(("num_rows", "num_residues"), SIZES)
+@pytest.mark.parametrize(("num_rows", "num_residues", "masks"), CASES)
 @pytest.mark.parametrize("extra_msa", [False, True])
 def test_layers_against_loops(num_rows, num_residues, masks, extra_msa, grad, tiled):
     block, found = of_loops(num_rows, num_residues, masks, extra_msa)

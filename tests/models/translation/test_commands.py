@@ -42,9 +42,9 @@ channels = 32
 num_heads = 2
 slots = 24
 [training]
-steps = 200
-steps_per_round = 100
-grow_every = 10
+steps = 150
+steps_per_round = 75
+grow_every = 8
 learning_rate = 5e-3
 average_decay = 0.9
 """
@@ -126,7 +126,7 @@ def test_scores_of_given_outputs_are_those_of_the_search(folder):
 
 
 def test_a_decoder_that_reads_its_own_place_needs_no_attention(folder):
-    words = ("--task", "copy", "--pairs", 200, "--shortest", 20, "--longest", 40, "-o", folder / "copies")
+    words = ("--task", "copy", "--pairs", 200, "--shortest", 12, "--longest", 24, "-o", folder / "copies")
     assert bioattn("simulate", "translation", *words) == 0
     dna = ("--source-alphabet", "dna", "--target-alphabet", "dna", "--split", "record")
     assert bioattn("prepare", "translation", folder / "copies", *dna, "-o", folder / "copies.dataset.h5") == 0
@@ -134,7 +134,7 @@ def test_a_decoder_that_reads_its_own_place_needs_no_attention(folder):
     accuracy = {}
     for name, aligned in (("with", ["-c", "model.aligned=true"]), ("without", [])):
         output = folder / f"copies-{name}"
-        assert bioattn(*train, "--architecture", "recurrent", *aligned, "--steps", 60, "-o", output) == 0
+        assert bioattn(*train, "--architecture", "recurrent", *aligned, "--steps", 50, "-o", output) == 0
         rows = json.loads((output / "training.json").read_text())["evaluation"]
         (accuracy[name],) = (
             row["accuracy"] for row in rows if row["side"] == "test" and row["name"] == "this model"
