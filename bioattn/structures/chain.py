@@ -448,7 +448,8 @@ def _is_amino_acid(
     is_standard = name in protein_letters_3to1
     # Calcium is called CA, too.
     if not any(
-        atom.name == "CA" and (is_standard or (atom.element in ("C", "") and name != "CA")) for atom in atoms
+        atom.name == "CA" and (name in _LETTER_OF or (atom.element in ("C", "") and name != "CA"))
+        for atom in atoms
     ):
         return False
     names = {atom.name for atom in atoms}

@@ -46,7 +46,7 @@ def test_corner_cases_of_a_pdb_file(tmp_path):
         atom(5, "SER", 3, "CA", code="A"),
         atom(5, "SER", 4, "CB", code="A", altloc="A", occupancy=0.3),
         atom(5, "SER", 5, "CB", code="A", altloc="B", occupancy=0.7),
-        atom(7, "MSE", 6, "CA", record="HETATM"),
+        atom(7, "MSE", 6, "CA", record="HETATM", element="CA"),
         atom(7, "MSE", 7, "CB", record="HETATM"),
         atom(8, "TRP", 7, "N", element="N"),
         atom(9, "ASN", 8, "CA", altloc="A", occupancy=0.6),
