@@ -14,6 +14,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -173,18 +174,22 @@ def align_chain(
     """Positions of the residues of a sequence and of a chain that the best alignment aligns.
 
     Where the chain is broken, X stand for the residues that its numbers say are missing: else those at the edges
-    of a gap, and whole pieces between long ones, go astray. Numbers that cost as much as a gap are not believed.
+    of a gap, and whole pieces between long ones, go astray. Where that costs as much as a gap, long gaps are as
+    cheap as short ones instead.
     """
+    broken = np.linalg.norm(np.diff(chain.ca, axis=0), axis=1) > _CA_STEP
     missing = np.maximum(np.diff(chain.numbers), 1) - 1
-    missing[np.linalg.norm(np.diff(chain.ca, axis=0), axis=1) < _CA_STEP] = 0
-    missing[missing > len(row)] = 0
+    missing[~broken | (missing > len(row))] = 0
+    lenient = copy(aligner)
+    lenient.extend_internal_deletion_score = 0
+    ways = [(aligner, missing), (lenient, np.zeros_like(missing))][: 1 + broken.any()]
     row, letters = scorable(row), np.array(list(scorable(chain.letters)))
     found = []
-    for number, filled in enumerate((missing, np.zeros_like(missing)) if missing.any() else (missing,)):
+    for number, (way, filled) in enumerate(ways):
         places = np.arange(len(chain)) + np.append(0, filled.cumsum())
         text, residues = np.full(places[-1] + 1, UNKNOWN_LETTER), np.full(places[-1] + 1, -1)
         text[places], residues[places] = letters, np.arange(len(chain))
-        in_row, in_chain = aligned_residues(aligner, row, "".join(text))
+        in_row, in_chain = aligned_residues(way, row, "".join(text))
         in_row, in_chain = in_row[residues[in_chain] >= 0], residues[in_chain][residues[in_chain] >= 0]
         similar = sum(
             aligner.substitution_matrix[row[i], letters[j]] for i, j in zip(in_row, in_chain, strict=True)
