@@ -76,7 +76,7 @@ class ContactProtein:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ContactDataset:
     """An opened dataset: the table of all proteins, and a way to read one. Made by `open_contact_dataset`."""
 
@@ -95,6 +95,9 @@ class ContactDataset:
     """(P,): columns with a residue in the structure."""
     metadata: dict[str, Any]
     """Settings the dataset was made with; JSON types only."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} proteins with alignments and contacts: {quoted(self.ids)}>"
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -43,7 +43,7 @@ class RankedPair(NamedTuple):
     probability: float
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class ContactList:
     """An RR file."""
 
@@ -51,6 +51,9 @@ class ContactList:
     sequence: str = ""
     pairs: list[RankedPair] = field(default_factory=list)
     """As they stand in the file."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self.pairs):,} contacts of {self.target}, {len(self.sequence):,} residues>"
 
 
 def write_rr(

@@ -17,6 +17,7 @@ from bioattn.io.dataset_file import DatasetKind, put_metadata
 from bioattn.io.hdf5 import hdf5_file, put_array
 from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, FINGERPRINT_BITS, Molecules
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN
+from bioattn.text import quoted
 
 MOLECULE_DATASET = DatasetKind(
     name="dataset of molecules",
@@ -26,7 +27,7 @@ MOLECULE_DATASET = DatasetKind(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MoleculeDataset:
     """An opened dataset. N molecules, T tasks."""
 
@@ -41,6 +42,9 @@ class MoleculeDataset:
     """NaN = not measured."""
     metadata: dict[str, Any]
     """What made the dataset; JSON types only."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self.split):,} molecules, {quoted(self.tasks)}, {self.task}>"
 
     def side(self, split: int) -> NDArray[np.int64]:
         return np.flatnonzero(self.split == split)

@@ -95,7 +95,7 @@ class Pair(NamedTuple):
     target: Tokens
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PairDataset:
     """An opened dataset."""
 
@@ -108,6 +108,9 @@ class PairDataset:
     pairs: Sequence[Pair]
     metadata: dict[str, Any]
     """What made the dataset; JSON types only."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self.ids):,} pairs, {self.source.alphabet} to {self.target.alphabet}>"
 
     def side(self, split: int) -> list[Pair]:
         return [self.pairs[number] for number in np.flatnonzero(self.split == split).tolist()]

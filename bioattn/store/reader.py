@@ -29,7 +29,7 @@ Names = str | Sequence[str] | None
 Site = TypeVar("Site", "SiteInfo", AttentionSite)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SiteInfo:
     """One attention site of a file."""
 
@@ -43,6 +43,9 @@ class SiteInfo:
     heads: tuple[int, ...]
     """Head numbers of the model along the head axis, or those reduced over."""
     reduce: Reduction
+
+    def __repr__(self) -> str:
+        return f"<site {self.name}: {', '.join(self.dims)}; {len(self.heads):,} heads>"
 
     def kind(self, dim: str) -> str:
         """What the places of an axis are, such as `position`, `residue` or `msa_row`. Raises: KeyError."""

@@ -55,6 +55,7 @@ def test_contacts_are_those_of_the_command(proteins, model, rows, tmp_path, monk
     pair = int(best["column_i"]) - 1, int(best["column_j"]) - 1
     assert arrays.contact_probability[pair] == pytest.approx(best["probability"], abs=1e-5)
     assert [*arrays.representations] == ["pair"]
+    assert "contact_probability (31, 31), expected_distance (31, 31), pair (31, 31, " in repr(arrays)
 
 
 def test_attention_is_that_of_the_command(proteins, model, rows, tmp_path):
@@ -96,3 +97,5 @@ def test_python_warns_and_refuses(model):
         model.predict(["MKVLAAGHEWKKRT"])
     with pytest.raises(BioattnError, match="has no recycling"):
         model.predict(["MKVLAAGHEWKKRT"], recycles=2)
+    with pytest.raises(BioattnError, match="models of the family evoformer are checked on a file"):
+        model.check({"a": "MKVL"})

@@ -64,7 +64,7 @@ LOGGER = logging.getLogger("bioattn")
 _ROWS_AT_ONCE = 64
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Prediction:
     """What a model says of an alignment; None where it has no such part."""
 
@@ -85,6 +85,11 @@ class Prediction:
     atom37: NDArray[np.float32] | None
     """(R, 37, 3) Å."""
     representations: dict[Representation, NDArray[np.float32]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        shapes = [f"{name} {values.shape}" for name, values in (arrays | self.representations).items()]
+        return f"<prediction: {', '.join(shapes)}>"
 
 
 def predict(

@@ -222,11 +222,9 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
 
         Raises: BioattnError for too few alignments.
         """
-        from bioattn.checks.engine import CheckSettings, Evidence, check_model
+        from bioattn.python.analyses import check
 
-        with python_call():
-            settings = CheckSettings(samples=samples, seed=seed)
-            return check_model(self, Path(inputs), Evidence(other_models=other_models), settings=settings)
+        return check(self, inputs, samples=samples, seed=seed, other_models=other_models)
 
     def write(self, folder: Path) -> None:
         """Write the weights and `config.json` into the existing `folder`."""
