@@ -8,7 +8,9 @@ with the treatment on from those with it off, all other treatments unknown.
 Shape suffixes: B promoters, P passes of all steps, S steps, L positions, T treatments, H heads, Q queries, K keys.
 """
 
+import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +21,7 @@ from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Axis, Tile
 from bioattn.choices import Noise
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
-from bioattn.inference.promoter_windows import Promoters, hold_promoters
+from bioattn.inference.promoter_windows import Promoters, hold_promoters, refitted
 from bioattn.inference.run import Work, write_attention_file
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.diffusion.model import OFF, STEP, UNKNOWN
@@ -38,6 +40,8 @@ from bioattn.store.schema import (
 )
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS, window_attributes
 from bioattn.text import counted
+
+LOGGER = logging.getLogger("bioattn")
 
 PASSES = (8, 4, 2, 1)
 """Passes of each step: every 8th base is hidden, every 4th, every 2nd, all; the noise grows."""
@@ -141,16 +145,20 @@ def effects_and_weights(
 
 def maps_work(
     loaded: LoadedDenoiser,
-    source: Promoters,
+    inputs: Any,
     asked: Sequence[str],
     options: AttentionOptions,
     batch_size: int | None,
 ) -> tuple[Work, FileLayout]:
     """How weights and effects of promoters are computed.
 
-    asked: treatments; none = all. Raises: BioattnError for treatments, sites or heads that the model lacks.
+    asked: treatments; none = all. Raises: as `hold_promoters`; BioattnError for treatments, sites or heads that
+    the model lacks.
     """
     config = loaded.config
+    source = hold_promoters(inputs, config.length)
+    if told := refitted(source):
+        LOGGER.warning(told)
     levels = loaded.wanted_levels(asked or config.treatments, ())
     treatments = [number for number, level in enumerate(levels) if level != UNKNOWN]
     names = choose_sites(loaded.sites, options.sites) if loaded.sites or options.sites != ("*",) else []
@@ -183,12 +191,12 @@ def maps_work(
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write weights and effects of the promoters of a FASTA.
 
-    Raises: as `hold_promoters`, `maps_work` and `run_work`.
+    Raises: as `maps_work` and `run_work`.
     """
     settings.refuse(("targets", "window", "treatment_table", "phases"), "diffusion models")
     loaded = load_denoiser(settings.model, running.device(settings.device, settings.threads))
-    source = hold_promoters(settings.sequences, loaded.config.length)
-    work, layout = maps_work(loaded, source, settings.treatments, settings.options(), settings.batch_size)
+    asked, options = settings.treatments, settings.options()
+    work, layout = maps_work(loaded, settings.sequences, asked, options, settings.batch_size)
     (effects,) = (group for group in layout.groups if group.path == EFFECT)
     treatments = list(effects.axes[0].coordinates or ())
     return write_attention_file(

@@ -1,6 +1,5 @@
 """A diffusion model that is ready to run."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from bioattn.choices import not_there
 from bioattn.errors import SettingsError
 from bioattn.formats.nucleotides import decode
 from bioattn.inference.inputs import Inputs, names_in, python_call
-from bioattn.inference.promoter_windows import hold_promoters, refitted
 from bioattn.models.attention_settings import AttentionKeywords, ExportAttention, attention_options
 from bioattn.models.diffusion.family import DiffusionModelConfig, PromoterGeneration
 from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
@@ -25,8 +23,6 @@ from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from bioattn.store.reader import Attention
 from bioattn.store.training_record import read_training_record
-
-LOGGER = logging.getLogger("bioattn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -79,10 +75,7 @@ class LoadedDenoiser(LoadedModel[Denoiser, DiffusionModelConfig]):
 
         options = attention_options(**choices)
         with python_call(ExportAttention, batch_size=batch_size):
-            source = hold_promoters(inputs, self.config.length)
-            if told := refitted(source):
-                LOGGER.warning(told)
-            work, layout = maps_work(self, source, names_in(treatments), options, batch_size)
+            work, layout = maps_work(self, inputs, names_in(treatments), options, batch_size)
             return Attention(work.collect(layout))
 
     @property

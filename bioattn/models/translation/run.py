@@ -116,7 +116,7 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
         Raises: FormatError for sequences that the model cannot read; BioattnError for an output without a source.
         """
         with python_call():
-            pairs = with_targets(read_sources(inputs, self.model.source), targets, self.model)
+            pairs = with_targets(self.read(inputs), targets, self.model)
             return _table(given_rows(self, pairs), GIVEN_COLUMNS)
 
     def attention(
