@@ -9,7 +9,7 @@ import os
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,7 +133,12 @@ def torch_defaults() -> Iterator[None]:
     import torch
 
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
-    with torch.inference_mode(False), torch.device("cpu") if device.type != "cpu" else nullcontext():
+    with ExitStack() as modes:
+        modes.enter_context(torch.inference_mode(False))
+        if device.type != "cpu":
+            modes.enter_context(torch.device("cpu"))
+        for kind in filter(torch.is_autocast_enabled, ("cpu", "cuda", "mps")):
+            modes.enter_context(torch.autocast(kind, enabled=False))
         torch.set_default_dtype(torch.float32)
         try:
             yield

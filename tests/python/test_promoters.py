@@ -240,7 +240,7 @@ def test_neither_settings_of_torch_nor_threads_change_results(model, sequences, 
         found = list(threads.map(results, parts))
     torch.set_default_dtype(torch.float64)
     try:
-        with torch.inference_mode(), torch.device("meta"):
+        with torch.inference_mode(), torch.device("meta"), torch.autocast("cpu", torch.bfloat16):
             found += [results(parts[0])]
             assert torch.get_default_dtype() is torch.float64
     finally:
