@@ -39,7 +39,7 @@ KINDS: list[dict[str, Any]] = [
 
 
 def plain_loop(model, codes_BL):
-    """Every mutant through the whole network, those of a position at once."""
+    """Every mutant through the whole network, those of a promoter at once."""
     treatments = model.encode_treatments(model.treatments)
 
     def predict(codes_BL):
@@ -49,13 +49,14 @@ def plain_loop(model, codes_BL):
     predictions = np.concatenate([predict(codes_L[None]) for codes_L in codes_BL])
     values = np.zeros((len(codes_BL), len(treatments.names), codes_BL.shape[1], 4), dtype=np.float32)
     for b, codes_L in enumerate(codes_BL):
-        for position, present in enumerate(codes_L):
-            if present == 4:
-                continue
-            mutants = np.tile(codes_L, (4, 1))
-            mutants[:, position] = range(4)
-            values[b, :, position] = (predict(mutants) - predictions[b]).T
-            values[b, :, position] -= values[b, :, position].mean(-1, keepdims=True)
+        known = np.flatnonzero(codes_L < 4)
+        mutants_NAL = np.tile(codes_L, (len(known), 4, 1))
+        for mutants_AL, position in zip(mutants_NAL, known, strict=True):
+            mutants_AL[:, position] = range(4)
+        effects_NAT = (predict(mutants_NAL.reshape(-1, len(codes_L))) - predictions[b]).reshape(
+            len(known), 4, -1
+        )
+        values[b][:, known] = (effects_NAT - effects_NAT.mean(1, keepdims=True)).transpose(2, 0, 1)
     return predictions, values
 
 
