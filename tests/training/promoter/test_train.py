@@ -49,10 +49,10 @@ def test_cross_learns_the_planted_motifs(dataset_path, tmp_path, score):
     ids=["concat", "film", "cross-all-features", "cross-features-sink"],
 )
 def test_other_shapes_learn_and_repeat(dataset_path, tmp_path, model):
-    settings = {"treatments_per_step": 2, "max_shift": 0, "learning_rate": 1e-2}
+    settings = {"epochs": 3, "treatments_per_step": 2, "max_shift": 0, "learning_rate": 1e-2}
     for name in ("first", "second"):
         evaluation = train(job(dataset_path, tmp_path / name, model, **settings))
-        assert evaluation.rows[0].figures["pearson"] > 0.65
+        assert evaluation.rows[0].figures["pearson"] > 0.6
     assert weights_of(tmp_path / "first") == weights_of(tmp_path / "second")
 
 
@@ -74,7 +74,7 @@ def test_answers_come_in_response_units(trained):
 
 
 def test_a_binary_task(binary_path, tmp_path):
-    evaluation = train(job(binary_path, tmp_path / "m", **FAST))
+    evaluation = train(job(binary_path, tmp_path / "m", epochs=2, **FAST))
     assert evaluation.rows[-1].figures["auroc"] > 0.8
     with pytest.raises(BioattnError, match="metric = pearson does not fit"):
         train(job(binary_path, tmp_path / "n", metric=Metric.PEARSON))
@@ -125,5 +125,5 @@ def mean_entropy(folder, dataset_path):
 
 def test_maps_become_sharper(dataset_path, tmp_path):
     for name, weight in (("off", 0.0), ("on", 0.5)):
-        train(job(dataset_path, tmp_path / name, epochs=6, max_shift=2, attention_entropy=weight))
+        train(job(dataset_path, tmp_path / name, epochs=4, max_shift=2, attention_entropy=weight))
     assert mean_entropy(tmp_path / "on", dataset_path) < mean_entropy(tmp_path / "off", dataset_path) - 0.1
