@@ -228,6 +228,6 @@ def test_files_of_the_corpora_are_read_or_refused(shared, tmp_path):
     for path in sorted((shared / "data" / "parsers").glob("*/*")):
         for name in ("GTF", "inspected", "MEME", "promoters", "table", "any alignment"):
             read_or_refuse(PARSERS[name][0], tmp_path / "x", path.read_bytes())
-        if path.parent.name in ("fastq", "newick", "nexus", "qual"):  # formats that nobody reads here
+        if path.parent.name in ("fastq", "newick", "qual"):  # formats that nobody reads here
             with pytest.raises(FormatError):
                 read_alignment(path)
