@@ -59,7 +59,7 @@ def draw_check(check: CheckRecord, width: float) -> Figure:
         for axis, (name, curve) in zip(axes.flat, curves.items(), strict=True):
             percent = [100 * value for value in curve.fraction]
             look: dict[str, Any] = {"marker": "o", "markersize": 2}
-            axis.plot(percent, curve.top, color=style.BLUE, label="highest of the map", **look)
+            axis.plot(percent, curve.top, color=style.BLUE, label="highest in the map", **look)
             axis.plot(percent, curve.random, color=style.GREY, linestyle="--", label="random", **look)
             axis.set_title(name)
             axis.set_xlabel("bins replaced, %" if name == "deletion" else "bins put back, %")

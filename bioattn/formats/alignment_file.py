@@ -391,6 +391,8 @@ def _by_biopython(format: str) -> Callable[[str, bytes], Alignment]:
         text = re.split(r"begin\s+trees", data.decode("utf-8"), flags=re.IGNORECASE)[0]
         try:
             records = AlignIO.read(io.StringIO(text), format)
+        except MemoryError:
+            raise
         except Exception as error:  # whatever damaged text leads Biopython to
             reason = " ".join(str(error).split())
             raise FormatError(f"{source}: cannot be read as {format.upper()} ({reason})") from error

@@ -321,8 +321,11 @@ class _WithoutFilling(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func in (torch.nn.init.normal_, torch.Tensor.normal_, torch.Tensor.mul_):
-            return args[0] if args else kwargs["tensor"]
-        return (torch.empty if func is torch.randn else func)(*args, **kwargs)
+            tensor = args[0] if args else kwargs["tensor"]
+            if tensor.is_meta:
+                return tensor
+        drawn = func is torch.randn and "device" not in kwargs
+        return (torch.empty if drawn else func)(*args, **kwargs)
 
 
 def _check_arrays(

@@ -408,7 +408,7 @@ def _is_best(history: TrainingHistory, title: str) -> bool:
 
 
 def _check_curves(curve: Curve) -> Curves | None:
-    lines = (("highest of the map first", curve.top), ("at random", curve.random))
+    lines = (("highest in the map first", curve.top), ("at random", curve.random))
     series = [(name, list(zip(curve.fraction, values, strict=True))) for name, values in lines]
     return curves(series, x_title="part of the windows", y_title="change of the answer")
 

@@ -237,9 +237,7 @@ def read_plddt(path: Path, chain: str | None = None) -> Confidence:
     if values.ndim != 1 or len(values) != len(numbers) or not np.all((values >= 0) & (values <= 100)):
         raise FormatError(f"{path}: holds no pLDDT, which is a number from 0 to 100 for each residue")
     if 0 <= values.min(initial=1) < values.max(initial=0) <= 1:
-        LOGGER.warning(
-            f"{path}: its pLDDT are at most 1, as ESMFold writes them; they are read as parts of 100"
-        )
+        LOGGER.warning(f"{path}: its pLDDT are at most 1, as ESMFold writes them; they are multiplied by 100")
         values = 100 * values
     return Confidence(name, list(numbers), values)
 

@@ -60,7 +60,7 @@ FILE_KINDS: Sequence[FileKind] = (
         "tree",
         "tree in Newick",
         starts_with(b"("),
-        lambda path: {"leaves": re.sub(r"'[^']*'", "", _newick(path)).count(",") + 1},
+        lambda path: {"leaves": re.sub(r"'[^']*'|\[[^]]*\]", "", _newick(path)).count(",") + 1},
         _newick,
     ),
     FileKind(
