@@ -280,14 +280,15 @@ def motif_hits(
         p_value=HIT_P_VALUE,
     )
     titles = {motif.name: motif.alternative_name or motif.name for motif in database.motifs}
+    table = (
+        table.sort_values(["row", "p_value", "start", "motif"], kind="stable").groupby("row").head(MAX_HITS)
+    )
     hits: dict[str, list[MotifHit]] = {}
-    for row, part in table.groupby("row", sort=True):
-        kept: Any = part.sort_values(["p_value", "start", "motif"], kind="stable").head(MAX_HITS)
-        kept = kept.sort_values(["start", "end", "motif"], kind="stable")
-        hits[genes[int(str(row))]] = [
-            MotifHit(titles[hit.motif], hit.start, hit.end, hit.strand, float(f"{hit.p_value:.2g}"))
-            for hit in kept.itertuples()
-        ]
+    for hit in table.sort_values(["row", "start", "end", "motif"], kind="stable").itertuples():
+        found: Any = hit
+        hits.setdefault(genes[found.row], []).append(
+            MotifHit(titles[found.motif], found.start, found.end, found.strand, float(f"{found.p_value:.2g}"))
+        )
     return hits
 
 
