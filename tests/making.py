@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,16 @@ def write_small_prediction(folder: Path, letters: str, columns: Sequence[int], *
 
     letters: of the target, `-` for a gap. columns: those that were seen. parts: others of `Prediction`.
     """
-    from bioattn.models.evoformer.prediction import Prediction, PredictionOf, TargetRow, write_prediction
+    from bioattn.formats.alignment import Alignment
+    from bioattn.inference.alignment_inputs import InputFile
+    from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
+    from bioattn.models.evoformer.inputs import prepare_inputs
+    from bioattn.models.evoformer.prediction import (
+        Prediction,
+        PreparedAlignment,
+        target_numbers,
+        write_prediction,
+    )
 
     size, random = len(columns), np.random.default_rng(0)
     chances = random.random((size, size, 4), dtype=np.float32)
@@ -133,15 +143,19 @@ def write_small_prediction(folder: Path, letters: str, columns: Sequence[int], *
     chances[0, 1] = chances[1, 0] = [1, 0, 0, 0]
     chances /= chances.sum(-1, keepdims=True)
     near = chances[..., :2].sum(-1)
-    residues = np.cumsum([letter != "-" for letter in letters]).tolist()
-    numbers = [None if letter == "-" else number for letter, number in zip(letters, residues, strict=True)]
-    subject = PredictionOf(
-        name="x",
-        target=TargetRow(name="q", letters=letters, numbers=numbers, num_inserted=0),
-        columns=np.array(columns),
-        aatype=np.zeros(size, np.int32),
+    alignment = Alignment.plain(["q"], letters)
+    numbers = target_numbers(alignment)
+    inputs = prepare_inputs(alignment, EvoformerConfig(), InputSettings(), source="q")
+    subject = PreparedAlignment(
+        source=InputFile("x", folder),
+        sha256="i",
         model_sha256="m",
-        input_sha256="i",
+        target="q",
+        letters=letters,
+        numbers=[numbers[column] for column in columns],
+        num_inserted=0,
+        inputs=replace(inputs, columns=np.array(columns)),
+        row_names=alignment.names,
     )
     prediction = Prediction(
         bin_edges=np.array([4, 8, 12], np.float32),

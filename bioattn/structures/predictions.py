@@ -6,7 +6,6 @@ contract.
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.rr import ranked_pairs, read_rr
+from bioattn.formats.rr import read_rr
 from bioattn.io.files import read_json
 from bioattn.io.hdf5 import open_hdf5, other_format, text_attribute
 from bioattn.structures.chain import read_chain
@@ -251,39 +250,3 @@ def _numbers(path: Path, content: Any, keys: tuple[str, ...], what: str) -> NDAr
         return np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError):
         raise FormatError(f"{path}: the {what} are no numbers, or its rows differ in length") from None
-
-
-CONTACT_COLUMNS = (
-    "column_i",
-    "column_j",
-    "residue_i",
-    "residue_j",
-    "letter_i",
-    "letter_j",
-    "probability",
-    "expected_distance",
-)
-"""Of contacts.tsv."""
-
-
-def contact_rows(
-    letters: str,
-    columns: NDArray[np.integer],
-    numbers: Sequence[int | None],
-    probabilities: NDArray[np.floating],
-    distances: NDArray[np.floating],
-) -> Iterator[list[str]]:
-    """The cells of the lines of contacts.tsv, the likeliest pair first.
-
-    letters: one per match column of the alignment. columns: (R,) match columns from 0 that the model saw, and the
-    `numbers` of their residues, None for a gap. probabilities, distances: (R, R).
-    """
-    named = ["" if number is None else str(number) for number in numbers]
-    for i, j in zip(*(rows.tolist() for rows in ranked_pairs(probabilities, columns)), strict=True):
-        places = int(columns[i]), int(columns[j])
-        yield [
-            *(str(place + 1) for place in places),
-            *(named[i], named[j]),
-            *(letters[place] for place in places),
-            *(f"{probabilities[i, j]:.5f}", f"{distances[i, j]:.3f}"),
-        ]

@@ -8,7 +8,7 @@ import pytest
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment, split_insertions
 from bioattn.inference.alignment_inputs import find_alignments
-from bioattn.models.evoformer.prediction import target_row
+from bioattn.models.evoformer.prediction import target_numbers
 
 A3M = ">q\nACDE\n"
 
@@ -81,6 +81,6 @@ def alignment_of(name, row):
 
 
 def test_a_range_in_the_name_counts_when_it_fits():
-    assert target_row(alignment_of("X_ECOLI/24-28", "MKc-GA")).numbers == [24, 25, None, 27, 28]
-    assert target_row(alignment_of("X_ECOLI/24-27", "MKc-GA")).numbers == [1, 2, None, 4, 5]
-    assert target_row(alignment_of("X/28-24", "MK-GA")).numbers == [1, 2, None, 3, 4]
+    assert target_numbers(alignment_of("X_ECOLI/24-28", "MKc-GA")) == [24, 25, None, 27, 28]
+    assert target_numbers(alignment_of("X_ECOLI/24-27", "MKc-GA")) == [1, 2, None, 4, 5]
+    assert target_numbers(alignment_of("X/28-24", "MK-GA")) == [1, 2, None, 3, 4]

@@ -20,13 +20,15 @@ from bioattn.attention.site import Tile
 from bioattn.models.evoformer.attention import TriangleAttention
 from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
 from bioattn.models.evoformer.inputs import ModelInputs, TemplateInputs
-from bioattn.models.evoformer.layers import add_update, final_linear, linear, relu_linear, tiled, tiles
+from bioattn.models.evoformer.layers import final_linear, linear, relu_linear, tiled, tiles
 from bioattn.models.evoformer.pair_updates import TriangleMultiplication
 from bioattn.models.evoformer.sites import template_site
 from bioattn.models.evoformer.stacks import Transition
 from bioattn.models.evoformer.structure_module import pseudo_beta
 from bioattn.structures.ideal_geometry import ATOM37, NUM_ANGLES, PSI
 
+TILE_ELEMENTS = 1 << 19
+"""Pair elements of a tile."""
 TILE_ROWS = 16
 
 
@@ -57,11 +59,14 @@ class InputEmbedder(nn.Module):
         limit, positions = self.max_relative_position, self.project_relative_position
         columns = positions.weight.t() + positions.bias
 
-        def update(_part: Tensor, rows: slice) -> Tensor:
-            offset_TR = inputs.residue_index[rows, None] - inputs.residue_index[None, :]
+        def update(
+            _rows: slice, _pair_TRC: Tensor, index_T: Tensor, index_R: Tensor, columns: Tensor
+        ) -> Tensor:
+            offset_TR = index_T[:, None] - index_R
             return F.embedding(offset_TR.clamp(-limit, limit) + limit, columns)
 
-        pair_RRC = add_update(pair_RRC, update, TILE_ROWS)
+        index_R = inputs.residue_index
+        pair_RRC = tiled(update, TILE_ELEMENTS, sliced=(pair_RRC, index_R), whole=(index_R, columns))
         if self.project_pair_features is not None:
             pair_RRC += self.project_pair_features(inputs.pair_feat)
         return msa_SRC, pair_RRC
@@ -123,20 +128,19 @@ class RecyclingEmbedder(nn.Module):
         """The representations plus the recycled ones; the MSA gets them in its first row. Pairs change in place
         without autograd, the MSA always."""
         msa_SRC[0] += self.normalise_msa_row(recycled.msa_first_row.float())
-        bins_RR = table = None
+        sliced, whole = [pair_RRC, recycled.pair], []
         if recycled.pseudo_beta is not None and self.project_distances is not None:
-            bins_RR = distance_bins(recycled.pseudo_beta)
             # A pair in no bin (closer than the first edge) has a one-hot of zeros.
             columns = F.pad(self.project_distances.weight.t(), (0, 0, 0, 1))
-            table = columns + self.project_distances.bias
+            sliced.append(distance_bins(recycled.pseudo_beta))
+            whole.append(columns + self.project_distances.bias)
 
-        def update(_part: Tensor, rows: slice) -> Tensor:
-            pair_TRC: Tensor = self.normalise_pair(recycled.pair[rows].float())
-            if bins_RR is None or table is None:
-                return pair_TRC
-            return pair_TRC + F.embedding(bins_RR[rows], table)
+        def update(_rows: slice, _pair: Tensor, recycled_TRC: Tensor, *distances: Tensor) -> Tensor:
+            pair_TRC: Tensor = self.normalise_pair(recycled_TRC.float())
+            return pair_TRC + F.embedding(distances[0], distances[1]) if distances else pair_TRC
 
-        return msa_SRC, add_update(pair_RRC, update, TILE_ROWS)
+        parameters = self.normalise_pair.parameters()
+        return msa_SRC, tiled(update, TILE_ELEMENTS, sliced=sliced, whole=whole, parameters=parameters)
 
 
 def distance_bins(
@@ -159,8 +163,6 @@ NUM_TEMPLATE_CLASSES = 22
 NUM_TEMPLATE_BINS, LAST_TEMPLATE_EDGE = 39, 50.75
 NUM_PAIR_FEATURES = NUM_TEMPLATE_BINS + 1 + 2 * NUM_TEMPLATE_CLASSES + 3 + 1
 NUM_ANGLE_FEATURES = NUM_TEMPLATE_CLASSES + NUM_ANGLES * (2 + 2 + 1)
-TEMPLATE_TILE_ELEMENTS = 1 << 19
-"""Pair elements of a tile of the attention to templates."""
 _BACKBONE = [ATOM37.index(name) for name in ("N", "CA", "C")]
 
 
@@ -254,7 +256,7 @@ class TemplatePointwiseAttention(nn.Module):
 
         return tiled(
             update,
-            TEMPLATE_TILE_ELEMENTS,
+            TILE_ELEMENTS,
             sliced=(pair_RRC, templates_RRTC),
             whole=(mask_T > 0,),
             parameters=self.parameters(),

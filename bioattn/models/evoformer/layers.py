@@ -71,13 +71,11 @@ def relu_linear(inputs: int, outputs: int) -> Projection:
     return layer
 
 
-TileUpdate = Callable[[Tensor, slice], Tensor]
-"""Rows of the state and where they lie → what is to be added to them."""
-
 ACCELERATOR_FACTOR = 64
 """Larger tiles of cells keep a GPU busy: 32 MB of a float32 state instead of half of one."""
 
-_LARGEST: ContextVar[int | None] = ContextVar("largest_tile", default=None)
+LARGEST_TILE: ContextVar[int | None] = ContextVar("largest_tile", default=None)
+"""What `tiles_of_at_most` lets; None = any number of rows."""
 
 
 @contextmanager
@@ -87,16 +85,11 @@ def tiles_of_at_most(rows: int | None) -> Iterator[None]:
     Transitions, which treat cells one by one, keep the size that suits a CPU. Fewer rows need less memory and more
     time; results are equal up to the order of sums.
     """
-    token = _LARGEST.set(min(filter(None, (rows, _LARGEST.get())), default=None))
+    token = LARGEST_TILE.set(min(filter(None, (rows, LARGEST_TILE.get())), default=None))
     try:
         yield
     finally:
-        _LARGEST.reset(token)
-
-
-def largest_tile() -> int | None:
-    """What `tiles_of_at_most` lets; None = any number of rows."""
-    return _LARGEST.get()
+        LARGEST_TILE.reset(token)
 
 
 def tiles(total: int, size: int) -> Iterator[slice]:
@@ -111,7 +104,7 @@ def rows_per_tile(state: Tensor, elements: int, least: int = 1) -> int:
 
     `elements` suits the caches of a CPU.
     """
-    largest = None if torch.compiler.is_compiling() else _LARGEST.get()
+    largest = None if torch.compiler.is_compiling() else LARGEST_TILE.get()
     if not cpu.on_cpu(state) and largest is None:
         return len(state)
     rows = max(least, elements // max(1, state[:1].numel()))
@@ -123,20 +116,6 @@ def rows_per_tile(state: Tensor, elements: int, least: int = 1) -> int:
 def unless_full(mask: Tensor) -> Tensor | None:
     """The mask, or None where it masks nothing: what layers need not look at costs an accelerator nothing."""
     return None if bool((mask > 0).all()) else mask
-
-
-def add_update(state: Tensor, update: TileUpdate, size: int) -> Tensor:
-    """state + update(state).
-
-    Without autograd `size` rows at a time and in place: the result is `state` itself. With autograd at once, and
-    `state` stays as it was.
-    """
-    if torch.is_grad_enabled():
-        return state + update(state, slice(0, state.shape[0]))
-    for rows in tiles(state.shape[0], min(size, _LARGEST.get() or size)):
-        part = state[rows]
-        part += update(part, rows)
-    return state
 
 
 MIN_RECOMPUTED_ELEMENTS = 1 << 20
@@ -154,7 +133,7 @@ def tiled(
     *,
     sliced: Sequence[Tensor],
     whole: Sequence[Tensor] = (),
-    parameters: Iterable[nn.Parameter],
+    parameters: Iterable[nn.Parameter] = (),
     least: int = 1,
     new_output: Callable[[], Tensor] | None = None,
 ) -> Tensor:

@@ -30,17 +30,6 @@ from bioattn.models.evoformer.stacks import EvoformerStack, ExtraMsaStack
 from bioattn.models.evoformer.structure_module import StructureModule, StructureOutputs, pseudo_beta
 
 
-class Trunk(NamedTuple):
-    """Representations after the stacks of one pass."""
-
-    msa: Tensor
-    """(S, R, C)"""
-    pair: Tensor
-    """(R, R, C)"""
-    single: Tensor
-    """(R, C)"""
-
-
 class ModelOutputs(NamedTuple):
     """Predictions of the last pass; None where the model lacks the part. Logits are float32."""
 
@@ -117,11 +106,27 @@ class EvoformerModel(nn.Module):
                 embedded = self._embed(sample, recycled)
                 # What came from the pass before is in there now; its pairs need not stay through this one.
                 del recycled
-                recycled = self._end_of_pass(sample, self._run_stacks(sample, *embedded))
+                msa_SRC, pair_RRC, _, structure = self._run_stacks(sample, *embedded)
+            positions = None if structure is None else pseudo_beta(structure.atom37, sample.aatype)
+            # A copy: a view of the first row would keep the whole MSA representation alive.
+            recycled = Recycled(msa_SRC[0].clone(), pair_RRC, positions)
+            del msa_SRC, pair_RRC
         sample = inputs if isinstance(inputs, ModelInputs) else inputs(num_recycles)
         embedded = self._embed(sample, recycled)
         del recycled
-        return self._run_heads(sample, self._run_stacks(sample, *embedded, recompute=recompute))
+        msa_SRC, pair_RRC, single_RC, structure = self._run_stacks(sample, *embedded, recompute=recompute)
+        with torch.autocast(pair_RRC.device.type, enabled=False):
+            return ModelOutputs(
+                msa=msa_SRC,
+                pair=pair_RRC,
+                single=single_RC,
+                structure=structure,
+                distogram_logits=_read(self.distogram_head, pair_RRC),
+                masked_msa_logits=_read(self.masked_msa_head, msa_SRC),
+                plddt_logits=None if structure is None else _read(self.plddt_head, structure.single),
+                aligned_error_logits=_read(self.aligned_error_head, pair_RRC),
+                experimentally_resolved_logits=_read(self.experimentally_resolved_head, single_RC),
+            )
 
     def _embed(self, inputs: ModelInputs, recycled: Recycled | None) -> tuple[Tensor, Tensor]:
         """MSA (S, R, C) and pair (R, R, C) representation before the stacks."""
@@ -141,7 +146,8 @@ class EvoformerModel(nn.Module):
 
     def _run_stacks(
         self, inputs: ModelInputs, msa_SRC: Tensor, pair_RRC: Tensor, *, recompute: bool = False
-    ) -> Trunk:
+    ) -> tuple[Tensor, Tensor, Tensor, StructureOutputs | None]:
+        """MSA, pair and single (R, C) representation after the stacks, and the structure made of them."""
         pair_mask_RR, msa_mask_SR, num_rows = inputs.pair_mask, inputs.msa_mask, len(msa_SRC)
         if self.extra_msa_stack is not None and self.extra_msa_embedder is not None:
             with torch.autocast(msa_SRC.device.type, enabled=False):
@@ -149,46 +155,19 @@ class EvoformerModel(nn.Module):
                     inputs.extra_msa, inputs.extra_has_deletion, inputs.extra_deletion_value
                 )
             pair_RRC = self.extra_msa_stack(
-                extra_ERC,
-                pair_RRC,
-                inputs.extra_msa_mask,
-                pair_mask_RR,
-                recompute=recompute,
+                extra_ERC, pair_RRC, inputs.extra_msa_mask, pair_mask_RR, recompute=recompute
             )
         if inputs.templates is not None and self.template_embedder is not None:
             with torch.autocast(msa_SRC.device.type, enabled=False):
                 rows_TRC, mask_TR = self.template_embedder.rows(inputs.templates)
             msa_SRC, msa_mask_SR = torch.cat([msa_SRC, rows_TRC]), torch.cat([msa_mask_SR, mask_TR])
-        trunk = Trunk(*self.evoformer(msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, recompute=recompute))
-        return trunk._replace(msa=trunk.msa[:num_rows])
-
-    def _end_of_pass(self, inputs: ModelInputs, trunk: Trunk) -> Recycled:
-        """The representations that the next pass needs."""
-        structure = self._run_structure_module(inputs, trunk)
-        positions = None if structure is None else pseudo_beta(structure.atom37, inputs.aatype)
-        # A copy: a view of the first row would keep the whole MSA representation alive.
-        return Recycled(trunk.msa[0].clone(), trunk.pair, positions)
-
-    def _run_structure_module(self, inputs: ModelInputs, trunk: Trunk) -> StructureOutputs | None:
-        if self.structure_module is None:
-            return None
-        structure: StructureOutputs = self.structure_module(
-            trunk.single, trunk.pair, inputs.aatype, inputs.seq_mask
+        msa_SRC, pair_RRC, single_RC = self.evoformer(
+            msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, recompute=recompute
         )
-        return structure
-
-    def _run_heads(self, inputs: ModelInputs, trunk: Trunk) -> ModelOutputs:
-        structure = self._run_structure_module(inputs, trunk)
-        with torch.autocast(trunk.pair.device.type, enabled=False):
-            return ModelOutputs(
-                *trunk,
-                structure=structure,
-                distogram_logits=_read(self.distogram_head, trunk.pair),
-                masked_msa_logits=_read(self.masked_msa_head, trunk.msa),
-                plddt_logits=None if structure is None else _read(self.plddt_head, structure.single),
-                aligned_error_logits=_read(self.aligned_error_head, trunk.pair),
-                experimentally_resolved_logits=_read(self.experimentally_resolved_head, trunk.single),
-            )
+        structure = None
+        if self.structure_module is not None:
+            structure = self.structure_module(single_RC, pair_RRC, inputs.aatype, inputs.seq_mask)
+        return msa_SRC[:num_rows], pair_RRC, single_RC, structure
 
 
 def _read(head: nn.Module | None, representation: Tensor) -> Tensor | None:

@@ -25,7 +25,7 @@ from bioattn import __version__
 from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import GAP, Alignment
-from bioattn.formats.rr import write_rr
+from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.formats.structure_output import PdbRoomError, write_mmcif, write_pdb
 from bioattn.inference.alignment_inputs import InputFile
 from bioattn.inference.passes import require_finite
@@ -47,14 +47,12 @@ from bioattn.store.schema import Samples
 from bioattn.structures.ideal_geometry import predicted_residues
 from bioattn.structures.predictions import (
     ALIGNED_ERROR,
-    CONTACT_COLUMNS,
     DISTOGRAM,
     DISTOGRAM_FORMAT,
     FORMAT_VERSION,
     MAX_ALIGNED_ERROR,
     REPRESENTATIONS_FORMAT,
     SCORES,
-    contact_rows,
 )
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
@@ -232,37 +230,22 @@ def _numbers(tensor: Tensor, what: str) -> NDArray[np.float32]:
 _RANGE = re.compile(r"/(\d+)-(\d+)$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetRow:
-    """The target of a prediction, by match column."""
-
-    name: str
-    letters: str
-    """One letter per column, `-` where the target has a gap."""
-    numbers: list[int | None]
-    """Residue number per column, None where the target has a gap."""
-    num_inserted: int
-    """Residues that stand in no column."""
-
-
-def target_row(alignment: Alignment) -> TargetRow:
-    """Row 1 of `alignment`.
+def target_numbers(alignment: Alignment) -> list[int | None]:
+    """Residue number of row 1 in each match column, None where it has a gap.
 
     Residues are numbered from 1, insertions counted; or from the first number of a name that ends in
     `/start-end`, as Pfam's do, when that says as many residues as there are.
     """
     inserted = alignment.insertions[0]
-    num_inserted = sum(map(len, inserted.values()))
-    letters = alignment.row(0)
     found = _RANGE.search(alignment.names[0])
-    length = alignment.num_columns - letters.count("-") + num_inserted
+    length = len(alignment.sequence(0))
     number = int(found[1]) if found and int(found[2]) - int(found[1]) + 1 == length else 1
     numbers: list[int | None] = []
     for column, residue in enumerate(alignment.residues[0]):
         number += len(inserted.get(column, ""))
         numbers.append(None if residue == GAP else number)
         number += int(residue != GAP)
-    return TargetRow(name=alignment.names[0], letters=letters, numbers=numbers, num_inserted=num_inserted)
+    return numbers
 
 
 CONTACTS_RR = "contacts.rr"
@@ -279,41 +262,37 @@ PREDICTION_FILES = frozenset(
 """All that `write_prediction` calls its files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionOf:
-    """What was predicted from what."""
-
-    name: str
-    target: TargetRow
-    columns: NDArray[np.intp]
-    """(R,) 0-based match columns that the model saw."""
-    aatype: NDArray[np.int32]
-    """(R,) 0..20."""
-    model_sha256: str
-    input_sha256: str
-
-    @property
-    def residue_numbers(self) -> list[int | None]:
-        """(R,) of the columns; None where the target has a gap."""
-        return [self.target.numbers[column] for column in self.columns]
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PreparedAlignment:
-    """An alignment ready to run."""
+    """An alignment ready to run; R match columns that the model sees."""
 
     source: InputFile
-    subject: PredictionOf
+    sha256: str
+    """Of the alignment."""
+    model_sha256: str
+    target: str
+    """Name of row 1."""
+    letters: str
+    """One letter of the target per column of the alignment, `-` where it has a gap."""
+    numbers: list[int | None]
+    """(R,) residue numbers of the target, None where it has a gap."""
+    num_inserted: int
+    """Residues of the target that stand in no column."""
     inputs: AlignmentInputs
-    row_names: list[str]
-    template_names: Sequence[str]
+    row_names: Sequence[str]
+    template_names: Sequence[str] = ()
     """Of the rows that templates add to the clustered MSA."""
-    trained_on: str | None
+    trained_on: str | None = None
     """The training family that the target is like."""
+
+    @property
+    def columns(self) -> NDArray[np.intp]:
+        """(R,) 0-based match columns that the model sees."""
+        return self.inputs.columns
 
     def sample(self, seed: int) -> Samples:
         """The line of the attention file; rows are those of the last pass."""
-        inputs, target = self.inputs, self.subject.target
+        inputs = self.inputs
         records = inputs.encoded.records
         assert records is not None
         clusters, extra = (
@@ -322,21 +301,20 @@ class PreparedAlignment:
         )
         return alignment_sample(
             id=self.source.name,
-            query="".join(target.letters[column] for column in inputs.columns),
+            query="".join(self.letters[column] for column in self.columns),
             rows=inputs.num_clusters + len(self.template_names),
             extra_rows=inputs.num_extra,
-            input_sha256=self.subject.input_sha256,
-            columns=inputs.columns.tolist(),
-            alignment_columns=len(target.letters),
-            numbers=[target.numbers[column] for column in inputs.columns],
+            input_sha256=self.sha256,
+            columns=self.columns.tolist(),
+            alignment_columns=len(self.letters),
+            numbers=self.numbers,
             row_names=[*clusters, *self.template_names],
             extra_row_names=extra or [""],
         )
 
     def tell(self, *, predicts_atoms: bool) -> None:
         """Say what is run, and what may be unexpected about it."""
-        source, inputs, target = self.source, self.inputs, self.subject.target
-        columns = len(target.letters)
+        source, inputs, columns = self.source, self.inputs, len(self.letters)
         left_out = columns - len(inputs.columns)
         LOGGER.info(
             f"{source.name}: {counted(len(self.row_names), 'row')} ({inputs.encoded.num_rows:,} distinct), "
@@ -346,17 +324,17 @@ class PreparedAlignment:
             f"{counted(min(inputs.num_extra, inputs.num_drawn - inputs.num_clusters), 'extra row')}"
         )
         odd = []
-        if num_gaps := target.letters.count("-"):
+        if num_gaps := self.letters.count("-"):
             odd.append(f"gaps in {counted(num_gaps, 'column')}, which count as unknown residues")
-        if target.num_inserted:
+        if self.num_inserted:
             odd.append(
-                f"{counted(target.num_inserted, 'residue')} outside the columns, which are not predicted"
+                f"{counted(self.num_inserted, 'residue')} outside the columns, which are not predicted"
             )
         if odd:
             say = LOGGER.warning if predicts_atoms else LOGGER.info
             say(
                 f"{source.name}: row 1, the target, has {' and '.join(odd)} (--query "
-                f"{shlex.quote(target.name)} makes its residues the columns)"
+                f"{shlex.quote(self.target)} makes its residues the columns)"
             )
         if inputs.encoded.num_rows == 1:
             LOGGER.warning(f"{source.path}: one distinct row only: there is nothing to tell contacts from")
@@ -366,7 +344,7 @@ class PreparedAlignment:
 
 
 def write_prediction(
-    folder: Path, subject: PredictionOf, prediction: Prediction, scores: Mapping[str, Any]
+    folder: Path, subject: PreparedAlignment, prediction: Prediction, scores: Mapping[str, Any]
 ) -> list[str]:
     """Write all files of a prediction into `folder`; returns their names. `scores` go to `scores.json` first.
 
@@ -379,12 +357,33 @@ def write_prediction(
         _write_distogram(folder / DISTOGRAM, subject, prediction)
         written += [CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM]
     if prediction.representations:
-        _write_representations(folder / REPRESENTATIONS, subject, prediction.representations)
+        with hdf5_file(folder / REPRESENTATIONS) as file:
+            scales = _begin(file, REPRESENTATIONS_FORMAT, subject)
+            for name, array in prediction.representations.items():
+                _put_representation(file, name, array, scales)
         written.append(REPRESENTATIONS)
     if prediction.atom37 is not None and prediction.plddt is not None:
-        written += _write_structure(folder, subject, prediction)
+        # A column where the target has a gap is no residue of it.
+        kept = [place for place, number in enumerate(subject.numbers) if number is not None]
+        residues = predicted_residues(
+            subject.inputs.encoded.aatype[subject.columns[kept]],
+            prediction.atom37[kept],
+            prediction.plddt[kept],
+            [number for number in subject.numbers if number is not None],
+        )
+        write_mmcif(folder / STRUCTURE_MMCIF, residues, name=subject.source.name)
+        try:
+            write_pdb(folder / STRUCTURE_PDB, residues)
+            written.append(STRUCTURE_PDB)
+        except PdbRoomError as error:
+            LOGGER.warning(f"no {STRUCTURE_PDB} was written: {error}")
+        written.append(STRUCTURE_MMCIF)
         if prediction.aligned_error is not None:
-            _write_aligned_error(folder / ALIGNED_ERROR, subject, prediction.aligned_error)
+            # As AlphaFold DB has it: one line, whole ångströms.
+            errors = np.rint(prediction.aligned_error[np.ix_(kept, kept)]).astype(int).tolist()
+            content = [{"predicted_aligned_error": errors, "max_predicted_aligned_error": MAX_ALIGNED_ERROR}]
+            with text_output(folder / ALIGNED_ERROR) as text:
+                json.dump(content, text, separators=(",", ":"))
             written.append(ALIGNED_ERROR)
         summary["mean_plddt"] = round(float(prediction.plddt.mean()), 3)
         summary["ptm"] = None if prediction.ptm is None else round(prediction.ptm, 5)
@@ -393,25 +392,36 @@ def write_prediction(
     return [*written, SCORES]
 
 
-def _contact_cells(subject: PredictionOf, prediction: Prediction) -> Iterator[list[str]]:
-    assert prediction.contact_probability is not None
-    assert prediction.expected_distance is not None
-    return contact_rows(
-        subject.target.letters,
-        subject.columns,
-        subject.residue_numbers,
-        prediction.contact_probability,
-        prediction.expected_distance,
-    )
+CONTACT_COLUMNS = (
+    *("column_i", "column_j", "residue_i", "residue_j", "letter_i", "letter_j"),
+    *("probability", "expected_distance"),
+)
+"""Of contacts.tsv."""
 
 
-def _write_contacts(folder: Path, subject: PredictionOf, prediction: Prediction) -> int:
+def _contact_cells(subject: PreparedAlignment, prediction: Prediction) -> Iterator[list[str]]:
+    """The cells of the lines of contacts.tsv, the likeliest pair first."""
+    probabilities, distances = prediction.contact_probability, prediction.expected_distance
+    assert probabilities is not None
+    assert distances is not None
+    named = ["" if number is None else str(number) for number in subject.numbers]
+    for i, j in zip(*(rows.tolist() for rows in ranked_pairs(probabilities, subject.columns)), strict=True):
+        places = int(subject.columns[i]), int(subject.columns[j])
+        yield [
+            *(str(place + 1) for place in places),
+            *(named[i], named[j]),
+            *(subject.letters[place] for place in places),
+            *(f"{probabilities[i, j]:.5f}", f"{distances[i, j]:.3f}"),
+        ]
+
+
+def _write_contacts(folder: Path, subject: PreparedAlignment, prediction: Prediction) -> int:
     assert prediction.contact_probability is not None
     number = write_rr(
         folder / CONTACTS_RR,
-        subject.target.letters,
+        subject.letters,
         prediction.contact_probability,
-        target=subject.name,
+        target=subject.source.name,
         method=[f"bioattn {__version__}", "probability that CB atoms (CA of glycine) are closer than 8 A"],
         columns=subject.columns,
     )
@@ -421,7 +431,7 @@ def _write_contacts(folder: Path, subject: PredictionOf, prediction: Prediction)
     return number
 
 
-def contact_table(subject: PredictionOf, prediction: Prediction) -> pd.DataFrame:
+def contact_table(subject: PreparedAlignment, prediction: Prediction) -> pd.DataFrame:
     """The contacts of an alignment as contacts.tsv has them."""
     table = pd.DataFrame(list(_contact_cells(subject, prediction)), columns=list(CONTACT_COLUMNS))
     numeric = [name for name in CONTACT_COLUMNS if not name.startswith("letter")]
@@ -429,7 +439,7 @@ def contact_table(subject: PredictionOf, prediction: Prediction) -> pd.DataFrame
     return table
 
 
-def _write_distogram(path: Path, subject: PredictionOf, prediction: Prediction) -> None:
+def _write_distogram(path: Path, subject: PreparedAlignment, prediction: Prediction) -> None:
     assert prediction.distogram is not None
     assert prediction.bin_edges is not None
     with hdf5_file(path) as file:
@@ -452,41 +462,40 @@ def _write_distogram(path: Path, subject: PredictionOf, prediction: Prediction) 
                 set_attribute(file[name], "units", "angstrom")
 
 
-def _write_representations(
-    path: Path, subject: PredictionOf, representations: Mapping[Representation, NDArray[np.float32]]
+def _put_representation(
+    file: h5py.File,
+    name: Representation,
+    array: NDArray[np.float32],
+    columns: tuple[h5py.Dataset, h5py.Dataset],
 ) -> None:
-    with hdf5_file(path) as file:
-        first, second = _begin(file, REPRESENTATIONS_FORMAT, subject)
-        for name, array in representations.items():
-            channel = _scale(
-                file, f"{name}_channel", np.arange(array.shape[-1], dtype=np.int32), "channel, from 0"
-            )
-            axes = [first, channel]
-            if name is Representation.PAIR:
-                axes = [first, second, channel]
-            elif name is Representation.MSA:
-                row = _scale(file, "row", np.arange(len(array), dtype=np.int32), "clustered MSA row, from 0")
-                axes = [row, first, channel]
-            _pairs(file, str(name), array, axes, f"{name} representation")
+    channels = np.arange(array.shape[-1], dtype=np.int32)
+    channel = _scale(file, f"{name}_channel", channels, "channel, from 0")
+    axes = [columns[0], channel]
+    if name is Representation.PAIR:
+        axes = [*columns, channel]
+    elif name is Representation.MSA:
+        row = _scale(file, "row", np.arange(len(array), dtype=np.int32), "clustered MSA row, from 0")
+        axes = [row, *axes]
+    _pairs(file, str(name), array, axes, f"{name} representation")
 
 
-def _begin(file: h5py.File, kind: str, subject: PredictionOf) -> tuple[h5py.Dataset, h5py.Dataset]:
+def _begin(file: h5py.File, kind: str, subject: PreparedAlignment) -> tuple[h5py.Dataset, h5py.Dataset]:
     """Attributes and column scales that both files have."""
     for name, value in (
         ("format", kind),
         ("format_version", FORMAT_VERSION),
         ("generated_by", f"bioattn {__version__}"),
-        ("id", subject.name),
-        ("target", subject.target.name),
-        ("sequence", subject.target.letters),
+        ("id", subject.source.name),
+        ("target", subject.target),
+        ("sequence", subject.letters),
         ("model_sha256", subject.model_sha256),
-        ("input_sha256", subject.input_sha256),
+        ("input_sha256", subject.sha256),
     ):
         set_attribute(file, name, value)
     columns = (subject.columns + 1).astype(np.int32)
     words = "match column of the alignment, from 1"
     scales = (_scale(file, "column_i", columns, words), _scale(file, "column_j", columns, words))
-    residues = np.array([-1 if number is None else number for number in subject.residue_numbers], np.int32)
+    residues = np.array([-1 if number is None else number for number in subject.numbers], np.int32)
     dataset = put_array(file, "residue_number", residues)
     set_attribute(dataset, "long_name", "residue number in the target, -1 where it has a gap")
     dataset.dims[0].attach_scale(scales[0])
@@ -507,33 +516,3 @@ def _pairs(file: h5py.File, name: str, array: NDArray[np.float32], scales: Any, 
     set_attribute(dataset, "long_name", words)
     for start in range(0, len(array), _ROWS_AT_ONCE):
         dataset[start : start + _ROWS_AT_ONCE] = array[start : start + _ROWS_AT_ONCE]
-
-
-def _write_structure(folder: Path, subject: PredictionOf, prediction: Prediction) -> list[str]:
-    assert prediction.atom37 is not None
-    assert prediction.plddt is not None
-    # A column where the target has a gap is no residue of it.
-    numbers = subject.residue_numbers
-    kept = [place for place, number in enumerate(numbers) if number is not None]
-    residues = predicted_residues(
-        subject.aatype[kept],
-        prediction.atom37[kept],
-        prediction.plddt[kept],
-        [number for number in numbers if number is not None],
-    )
-    write_mmcif(folder / STRUCTURE_MMCIF, residues, name=subject.name)
-    try:
-        write_pdb(folder / STRUCTURE_PDB, residues)
-    except PdbRoomError as error:
-        LOGGER.warning(f"no {STRUCTURE_PDB} was written: {error}")
-        return [STRUCTURE_MMCIF]
-    return [STRUCTURE_PDB, STRUCTURE_MMCIF]
-
-
-def _write_aligned_error(path: Path, subject: PredictionOf, errors_RR: NDArray[np.float32]) -> None:
-    """Write the PAE of the residues of the structure as AlphaFold DB does: one line, whole ångströms."""
-    kept = [place for place, number in enumerate(subject.residue_numbers) if number is not None]
-    rounded = np.rint(errors_RR[np.ix_(kept, kept)]).astype(int).tolist()
-    content = [{"predicted_aligned_error": rounded, "max_predicted_aligned_error": MAX_ALIGNED_ERROR}]
-    with text_output(path) as file:
-        json.dump(content, file, separators=(",", ":"))

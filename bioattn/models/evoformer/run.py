@@ -43,11 +43,10 @@ from bioattn.models.evoformer.parameter_files import load_parameters
 from bioattn.models.evoformer.prediction import (
     PREDICTION_FILES,
     Prediction,
-    PredictionOf,
     PreparedAlignment,
     contact_table,
     predict,
-    target_row,
+    target_numbers,
     write_prediction,
 )
 from bioattn.models.evoformer.sites import (
@@ -149,7 +148,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
             runner = self._runner(query, recycles, max_msa_clusters, templates, precision, chunk, seed)
             given, several = alignments_in(inputs)
             tables = {
-                prepared.subject.name: contact_table(prepared.subject, prediction)
+                prepared.source.name: contact_table(prepared, prediction)
                 for prepared, prediction in runner.predictions(given)
             }
         return pd.concat(tables) if several else next(iter(tables.values()))
@@ -177,7 +176,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
                 query, recycles, max_msa_clusters, templates, precision, chunk, seed, representations
             )
             predictions = runner.predictions(alignments_in(inputs)[0])
-            return {prepared.subject.name: prediction for prepared, prediction in predictions}
+            return {prepared.source.name: prediction for prepared, prediction in predictions}
 
     def attention(
         self,
@@ -339,15 +338,15 @@ class AlignmentRunner:
         if self.settings.query is not None:
             row = find_name(alignment.names, self.settings.query, str(source.path))
             alignment = centre_on_query(alignment, row, str(source.path))
-        target = target_row(alignment)
+        target, letters = alignment.names[0], alignment.row(0)
         templates = self.settings.templates
-        if templates is not None and target.letters.replace("-", "") != templates.letters:
+        if templates is not None and letters.replace("-", "") != templates.letters:
             raise BioattnError(
-                f"{source.path}: its target, {target.name}, is not the sequence of the templates, which are of "
+                f"{source.path}: its target, {target}, is not the sequence of the templates, which are of "
                 f"{templates.query} ({counted(len(templates.letters), 'residue')}); prepare templates for this "
                 "target, or name the row with --query"
             )
-        alike = most_alike(target.letters, self._trained_on)
+        alike = most_alike(letters, self._trained_on)
         if alike is not None:
             LOGGER.warning(
                 f"{source.name}: is like {alike[0]}, on which the model was trained ({percentage(alike[1])} of "
@@ -361,19 +360,17 @@ class AlignmentRunner:
             progress=self.progress,
         )
         if templates is not None:
-            laid = TemplateInputs.on_columns(templates, target.letters, inputs.columns)
+            laid = TemplateInputs.on_columns(templates, letters, inputs.columns)
             inputs = replace(inputs, templates=laid)
-        subject = PredictionOf(
-            name=source.name,
-            target=target,
-            columns=inputs.columns,
-            aatype=inputs.encoded.aatype[inputs.columns],
-            model_sha256=self.model.sha256,
-            input_sha256=sha256,
-        )
+        numbers = target_numbers(alignment)
         return PreparedAlignment(
             source=source,
-            subject=subject,
+            sha256=sha256,
+            model_sha256=self.model.sha256,
+            target=target,
+            letters=letters,
+            numbers=[numbers[column] for column in inputs.columns],
+            num_inserted=sum(map(len, alignment.insertions[0].values())),
             inputs=inputs,
             row_names=alignment.names,
             template_names=() if templates is None else templates.names,
@@ -385,14 +382,14 @@ class AlignmentRunner:
     ) -> list[str]:
         """Read and predict one alignment and write its folder; returns the names of the files."""
         prepared = self.prepare(source, *read_with_digest(source.path))
-        inputs, subject = prepared.inputs, prepared.subject
+        inputs = prepared.inputs
         scores = {
             "format": "bioattn-prediction",
             "format_version": 1,
             "generated_by": f"bioattn {__version__}",
-            "id": subject.name,
-            "target": subject.target.name,
-            "input": {"file": source.path.name, "sha256": subject.input_sha256},
+            "id": source.name,
+            "target": prepared.target,
+            "input": {"file": source.path.name, "sha256": prepared.sha256},
             "model": {"file": self.model.name, "sha256": self.model.sha256},
             "rows": len(prepared.row_names),
             "distinct_rows": inputs.encoded.num_rows,
@@ -400,13 +397,13 @@ class AlignmentRunner:
             "extra_msa_rows": inputs.num_extra,
             "templates": prepared.template_names,
             "trained_on": prepared.trained_on,
-            "columns": len(subject.target.letters),
+            "columns": len(prepared.letters),
             "columns_used": len(inputs.columns),
             "settings": self.settings_json(),
         }
         # First of all: a place that takes no files is better known before hours of prediction than after.
         with atomic_folder(folder, PREDICTION_FILES) as partial:
-            return write_prediction(partial, subject, self.compute(prepared, request, attention), scores)
+            return write_prediction(partial, prepared, self.compute(prepared, request, attention), scores)
 
     def layout(self, options: AttentionOptions) -> FileLayout:
         """The layout of the attention file. Raises: BioattnError for sites or heads that the model lacks."""

@@ -7,7 +7,7 @@ Shape suffixes: S MSA rows, R residues, C channels, N all axes but the channels 
 
 import logging
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +25,8 @@ from bioattn.models.evoformer.attention import (
 )
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.layers import (
+    LARGEST_TILE,
     final_linear,
-    largest_tile,
     linear,
     relu_linear,
     tiled,
@@ -88,7 +88,8 @@ class EvoformerBlock(nn.Module):
         pair_channels = config.pair_channels
         uniform = config.uniform_msa_attention
         tied = config.tied_row_heads
-        row_site = alignment_site(stack, index, "msa_row", tied or heads, tied=tied > 0)
+        site = partial(alignment_site, stack, index)
+        row_site = site("msa_row", tied or heads, tied=tied > 0)
         self.msa_row_attention: MsaRowAttention | TiedRowAttention
         if tied:
             self.msa_row_attention = TiedRowAttention(
@@ -98,13 +99,11 @@ class EvoformerBlock(nn.Module):
             self.msa_row_attention = MsaRowAttention(channels, pair_channels, row_site, uniform=uniform)
         self.msa_column_attention: MsaColumnAttention | MsaColumnGlobalAttention
         if extra_msa:
-            self.msa_column_attention = MsaColumnGlobalAttention(
-                channels, alignment_site(stack, index, "msa_column_global", heads), uniform=uniform
-            )
+            column_site = site("msa_column_global", heads)
+            self.msa_column_attention = MsaColumnGlobalAttention(channels, column_site, uniform=uniform)
         else:
-            self.msa_column_attention = MsaColumnAttention(
-                channels, alignment_site(stack, index, "msa_column", heads), uniform=uniform
-            )
+            column_site = site("msa_column", heads)
+            self.msa_column_attention = MsaColumnAttention(channels, column_site, uniform=uniform)
         self.msa_transition = Transition(channels, config.transition_factor)
         if tied:
             self.maps_to_pairs = MapsToPairs(pair_channels, row_site)
@@ -115,20 +114,13 @@ class EvoformerBlock(nn.Module):
         hidden = config.triangle_multiplication_channels
         self.triangle_multiplication_outgoing = TriangleMultiplication(pair_channels, hidden, outgoing=True)
         self.triangle_multiplication_incoming = TriangleMultiplication(pair_channels, hidden, outgoing=False)
-        self.triangle_attention_starting = TriangleAttention(
-            pair_channels, alignment_site(stack, index, "triangle_starting", config.pair_heads), starting=True
-        )
-        self.triangle_attention_ending = TriangleAttention(
-            pair_channels, alignment_site(stack, index, "triangle_ending", config.pair_heads), starting=False
-        )
+        starting, ending = (site(f"triangle_{name}", config.pair_heads) for name in ("starting", "ending"))
+        self.triangle_attention_starting = TriangleAttention(pair_channels, starting, starting=True)
+        self.triangle_attention_ending = TriangleAttention(pair_channels, ending, starting=False)
         self.pair_transition = Transition(pair_channels, config.transition_factor)
 
     def forward(
-        self,
-        msa_SRC: Tensor,
-        pair_RRC: Tensor,
-        msa_mask_SR: Tensor | None,
-        pair_mask_RR: Tensor | None,
+        self, msa_SRC: Tensor, pair_RRC: Tensor, msa_mask_SR: Tensor | None, pair_mask_RR: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The MSA (S, R, C) and pair (R, R, C) representations after the block; masks: 1 = keep, 0 = masked, or
         None: nothing is masked.
@@ -136,7 +128,7 @@ class EvoformerBlock(nn.Module):
         Without autograd the given representations are updated in place and returned, unless the block is compiled.
         """
         given = msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR
-        whole = self.compiled and largest_tile() is None
+        whole = self.compiled and LARGEST_TILE.get() is None
         return compiled_update()(self, *given) if whole else self.update(*given)
 
     def update(
@@ -147,7 +139,7 @@ class EvoformerBlock(nn.Module):
         pair_mask_RR: Tensor | None,
         apart: Callable[..., Tensor] = _call,
     ) -> tuple[Tensor, Tensor]:
-        """As `forward`. apart: calls a layer that does not belong into a compiled graph with its arguments."""
+        """The block. apart: calls a layer that does not belong into a compiled graph with its arguments."""
         attend = apart if somebody_listens() else _call
         multiply = apart if Used.triangle and len(pair_RRC) >= CUEQUIVARIANCE_LEAST else _call
         maps_HRR = None
@@ -252,17 +244,9 @@ class EvoformerStack(Stack):
         super().__init__(config, config.num_blocks)
         self.project_single = linear(config.msa_channels, config.single_channels)
 
-    def forward(
-        self,
-        msa_SRC: Tensor,
-        pair_RRC: Tensor,
-        msa_mask_SR: Tensor,
-        pair_mask_RR: Tensor,
-        *,
-        recompute: bool = False,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """MSA, pair and single (R, C) representations, as `run`."""
-        msa_SRC, pair_RRC = self.run(msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, recompute=recompute)
+    def forward(self, *given: Tensor, recompute: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """MSA, pair and single (R, C) representations, of what `run` is given."""
+        msa_SRC, pair_RRC = self.run(*given, recompute=recompute)
         single: Tensor = self.project_single(msa_SRC[0])
         return msa_SRC, pair_RRC, single.to(msa_SRC.dtype)
 

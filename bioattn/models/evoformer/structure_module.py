@@ -178,35 +178,24 @@ MASK_LOGIT = 1e5
 residue that is itself masked attends to all residues almost as without a mask."""
 
 
-class InvariantPointScore:
+class InvariantPointScore(NamedTuple):
     """Logit = qᵀk/√(3d) + bias/√3 − ½ γ Σ_p ‖q_p − k_p‖² for queries and keys in space."""
 
-    def __init__(
-        self,
-        query_points_HRP3: Tensor,
-        key_points_HRP3: Tensor,
-        point_weight_H: Tensor,
-        pair_bias_HRR: Tensor,
-    ) -> None:
-        """Points in global coordinates; point_weight_H: γ; pair_bias_HRR: from the pair representation."""
-        self.query_points_HRP3 = query_points_HRP3
-        self.key_points_HRP3 = key_points_HRP3
-        self.point_weight_H = point_weight_H
-        self.pair_bias_HRR = pair_bias_HRR
+    query_points_HRP3: Tensor
+    """In global coordinates, as the key points."""
+    key_points_HRP3: Tensor
+    point_weight_H: Tensor
+    """γ."""
+    pair_bias_HRR: Tensor
+    """From the pair representation."""
 
     def logits(self, query: Tensor, key: Tensor) -> Tensor:
         """(H, R, D) queries and keys → (H, R, R)."""
         logits_HRR = (query @ key.transpose(-1, -2)) * math.sqrt(1 / (3 * query.shape[-1]))
         logits_HRR = logits_HRR + math.sqrt(1 / 3) * self.pair_bias_HRR
-        return logits_HRR - 0.5 * self._weighted_squares()
-
-    def _weighted_squares(self) -> Tensor:
-        """γ Σ_p ‖q_p − k_p‖², (H, R, R), point by point: all differences at once would be 3P times as large.
-
-        Not as ‖q‖² + ‖k‖² − 2qᵀk, which cancels far from the origin. The order of the sums is OpenFold's: where a
-        mask leaves of a logit steps of 1/128, another order can change the step.
-        """
-        weight_H11 = self.point_weight_H[:, None, None]
+        # Squares point by point: all differences at once would be 3P times as large. Not as ‖q‖² + ‖k‖² − 2qᵀk,
+        # which cancels far from the origin. The order of the sums is OpenFold's: where a mask leaves of a logit
+        # steps of 1/128, another order can change the step.
         total_HRR = self.pair_bias_HRR.new_zeros(self.pair_bias_HRR.shape)
         for query_HR3, key_HR3 in zip(
             self.query_points_HRP3.unbind(-2), self.key_points_HRP3.unbind(-2), strict=True
@@ -214,8 +203,8 @@ class InvariantPointScore:
             squares_HRR = torch.zeros_like(total_HRR)
             for query_HR, key_HR in zip(query_HR3.unbind(-1), key_HR3.unbind(-1), strict=True):
                 squares_HRR += (query_HR[:, :, None] - key_HR[:, None, :]).square()
-            total_HRR += squares_HRR * weight_H11
-        return total_HRR
+            total_HRR += squares_HRR * self.point_weight_H[:, None, None]
+        return logits_HRR - 0.5 * total_HRR
 
     def fused_form(self, query: Tensor, key: Tensor) -> None:
         """None: the weights are needed themselves, for three kinds of values."""
@@ -411,44 +400,39 @@ class StructureModule(nn.Module):
     def forward(
         self, single_RC: Tensor, pair_RRC: Tensor, aatype_R: Tensor, seq_mask_R: Tensor
     ) -> StructureOutputs:
-        """Single and pair representation of the trunk → atoms. Computed in float32 whatever comes in."""
+        """Single and pair representation of the trunk → atoms, in float32 whatever comes in."""
         with torch.autocast(single_RC.device.type, enabled=False):
-            return self._forward(single_RC.float(), pair_RRC.float(), aatype_R, seq_mask_R.float())
-
-    def _forward(
-        self, single_RC: Tensor, pair_RRC: Tensor, aatype_R: Tensor, seq_mask_R: Tensor
-    ) -> StructureOutputs:
-        initial_RC = self.normalise_single(single_RC)
-        pair_RRC = self.normalise_pair(pair_RRC)
-        single_RC = self.project_single(initial_RC)
-        frames = BackboneFrames.identity(single_RC)
-        layers = []
-        for site in self.sites:
-            single_RC = single_RC + self.invariant_point_attention(
-                single_RC, pair_RRC, frames.rigid(), seq_mask_R, site
+            initial_RC = self.normalise_single(single_RC.float())
+            pair_RRC = self.normalise_pair(pair_RRC.float())
+            single_RC = self.project_single(initial_RC)
+            frames = BackboneFrames.identity(single_RC)
+            layers = []
+            for site in self.sites:
+                single_RC = single_RC + self.invariant_point_attention(
+                    single_RC, pair_RRC, frames.rigid(), seq_mask_R.float(), site
+                )
+                single_RC = self.transition(self.normalise_attended(single_RC))
+                frames = self.backbone_update(single_RC, frames)
+                raw_angles, angles = self.angle_network(single_RC, initial_RC)
+                scaled = frames._replace(translation=frames.translation * ANGSTROM_PER_UNIT)
+                group_frames = self.atom_builder.group_frames(scaled.rigid(), angles, aatype_R)
+                positions = self.atom_builder.atom14(group_frames, aatype_R)
+                layers.append(
+                    (single_RC, scaled.tensor(), raw_angles, angles, group_frames.to_matrix(), positions)
+                )
+                # As in the algorithm: gradients through chains of rotations are unstable.
+                frames = frames._replace(quaternion=frames.quaternion.detach())
+            states, all_frames, all_raw, all_angles, group_matrices, all_positions = (
+                torch.stack(values) for values in zip(*layers, strict=True)
             )
-            single_RC = self.transition(self.normalise_attended(single_RC))
-            frames = self.backbone_update(single_RC, frames)
-            raw_angles, angles = self.angle_network(single_RC, initial_RC)
-            scaled = frames._replace(translation=frames.translation * ANGSTROM_PER_UNIT)
-            group_frames = self.atom_builder.group_frames(scaled.rigid(), angles, aatype_R)
-            positions = self.atom_builder.atom14(group_frames, aatype_R)
-            layers.append(
-                (single_RC, scaled.tensor(), raw_angles, angles, group_frames.to_matrix(), positions)
+            return StructureOutputs(
+                single=single_RC,
+                states=states,
+                frames=all_frames,
+                unnormalized_angles=all_raw,
+                angles=all_angles,
+                sidechain_frames=group_matrices,
+                positions=all_positions,
+                atom37=self.atom_builder.atom37(positions, aatype_R),
+                atom37_mask=self.atom_builder.atom37_mask[aatype_R],
             )
-            # As in the algorithm: gradients through chains of rotations are unstable.
-            frames = frames._replace(quaternion=frames.quaternion.detach())
-        states, all_frames, all_raw, all_angles, group_matrices, all_positions = (
-            torch.stack(values) for values in zip(*layers, strict=True)
-        )
-        return StructureOutputs(
-            single=single_RC,
-            states=states,
-            frames=all_frames,
-            unnormalized_angles=all_raw,
-            angles=all_angles,
-            sidechain_frames=group_matrices,
-            positions=all_positions,
-            atom37=self.atom_builder.atom37(positions, aatype_R),
-            atom37_mask=self.atom_builder.atom37_mask[aatype_R],
-        )

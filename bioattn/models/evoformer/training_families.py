@@ -6,9 +6,9 @@ resumed run sees what an undisturbed one would have.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +44,7 @@ from bioattn.simulate.families import simulate_family
 from bioattn.store.training_record import Comparison
 from bioattn.structures.contacts import ContactScores, contact_scores, distances, mean_scores
 from bioattn.system.progress import SILENT, Progress, watched
-from bioattn.text import counted, duration, markdown_table
+from bioattn.text import counted, duration
 from bioattn.training.task import set_seed
 
 
@@ -83,50 +83,31 @@ class TrainingFamily:
             pair_feat=self.covariance if covariance else None,
         )
 
-    def covariance_of(self, columns: NDArray[np.integer]) -> NDArray[np.float32]:
-        """The covariance features of some of `columns`."""
-        places = np.searchsorted(self.columns, columns)
-        return np.ascontiguousarray(self.covariance[np.ix_(places, places)])
-
 
 def target_columns(msa: NDArray[np.uint8], target: int) -> NDArray[np.intp]:
     """Columns where row `target` has a residue, or most rows have."""
     return np.flatnonzero((msa[target] != GAP) | ((msa == GAP).mean(axis=0) < MOSTLY_GAPS))
 
 
-class SimulatedFamilies:
-    """Simulated families by number; each is a function of (seed, number) and made when first asked for."""
-
-    def __init__(self, seed: int, number: int) -> None:
-        self.seed = seed
-        self.number = number
-        self._made: dict[int, TrainingFamily] = {}
-
-    def __len__(self) -> int:
-        return self.number
-
-    def __getitem__(self, index: int) -> TrainingFamily:
-        if index not in self._made:
-            self._made[index] = TrainingFamily(simulated_protein(self.seed, index))
-        return self._made[index]
-
-
-def simulated_protein(seed: int, number: int) -> ContactProtein:
-    """Simulated family `number` in the form of a contact dataset."""
+@cache
+def simulated_family(seed: int, number: int) -> TrainingFamily:
+    """A simulated family in the form of a contact dataset's."""
     family = simulate_family(np.random.default_rng([seed, number]))
     gap_state = len(RESIDUES)
     msa = np.where(family.states == gap_state, GAP, family.states).astype(np.uint8)
     name = f"simulated{number:06d}"
-    return ContactProtein(
-        id=name,
-        group=name,
-        split=TRAIN,
-        chain="A",
-        msa=msa,
-        deletions=csr_array(np.zeros(msa.shape, np.int32)),
-        aatype=msa[0].astype(np.int32),
-        cb=family.positions.astype(np.float32),
-        residue_numbers=[str(column + 1) for column in range(msa.shape[1])],
+    return TrainingFamily(
+        ContactProtein(
+            id=name,
+            group=name,
+            split=TRAIN,
+            chain="A",
+            msa=msa,
+            deletions=csr_array(np.zeros(msa.shape, np.int32)),
+            aatype=msa[0].astype(np.int32),
+            cb=family.positions.astype(np.float32),
+            residue_numbers=[str(column + 1) for column in range(msa.shape[1])],
+        )
     )
 
 
@@ -168,19 +149,14 @@ class Sample(NamedTuple):
     """1 = this cell was chosen for masking."""
 
 
+@dataclass(frozen=True, slots=True)
 class TrainingSamples:
-    def __init__(
-        self,
-        real: Sequence[TrainingFamily],
-        simulated: SimulatedFamilies,
-        config: EvoformerTrainingConfig,
-        *,
-        covariance: bool,
-    ) -> None:
-        self.real = real
-        self.simulated = simulated
-        self.config = config
-        self.covariance = covariance
+    """The samples of a training on these families, and on `config.simulated_families` simulated ones."""
+
+    real: Sequence[TrainingFamily]
+    config: EvoformerTrainingConfig
+    covariance: bool = False
+    """Whether samples have pair features."""
 
     def step(self, step: int, numbers: slice = slice(None), *, simulated: bool = False) -> list[Sample]:
         """The samples whose gradients make update number `step` (from 0) of a stage, or some of them; sets torch's
@@ -199,18 +175,42 @@ class TrainingSamples:
     def _draw(self, step: int, random: np.random.Generator, number: int, simulated: bool) -> Sample:
         config = self.config
         if random.random() < config.simulated_share or simulated:
-            family = self.simulated[int(random.integers(len(self.simulated)))]
+            family = simulated_family(config.seed, int(random.integers(config.simulated_families)))
         else:
             # Every family once per pass, in an order that is the pass's own.
             turn, place = divmod(step * config.families_per_step + number, len(self.real))
             order = np.random.default_rng([config.seed, turn]).permutation(len(self.real))
             family = self.real[int(order[place])]
-        rows = draw_rows(family, config, random)
+        protein, rows = family.protein, draw_rows(family, config, random)
         # Covariances are those of the columns of the first row.
-        columns = family.columns if self.covariance else target_columns(family.protein.msa, int(rows[0]))
+        columns = family.columns if self.covariance else target_columns(protein.msa, int(rows[0]))
         if len(columns) > config.crop:
-            columns = columns[_window(family, columns, config.crop, random)]
-        return make_sample(family, rows, columns, config=config, random=random, covariance=self.covariance)
+            # A window at random among those with most known residues of five tries.
+            mapped, crop = protein.mapped[columns], config.crop
+            starts = random.integers(len(columns) - crop + 1, size=5)
+            known = [int(mapped[start : start + crop].sum() >= crop // 2) for start in starts]
+            start = int(starts[int(np.argmax(known))])
+            columns = columns[start : start + crop]
+        encoded = family.encoded.part(rows, columns)
+        encoded = replace(encoded, aatype=np.minimum(encoded.msa[0], UNKNOWN).astype(np.int32))
+        features = sample_input_features(
+            encoded,
+            # At least half of the rows go to the extra MSA where there are not enough for both.
+            max_clusters=max(1, min(config.max_msa_clusters, int(len(rows) * (1 - MIN_EXTRA_SHARE)))),
+            max_extra=config.max_extra_msa,
+            masked_fraction=config.masked_fraction,
+            random=random,
+        )
+        pair_feat = None
+        if self.covariance:
+            places = np.searchsorted(family.columns, columns)
+            pair_feat = np.ascontiguousarray(family.covariance[np.ix_(places, places)])
+        return Sample(
+            inputs=ModelInputs.from_features(features, pair_feat),
+            distances_RR=torch.from_numpy(distances(protein.cb[columns])),
+            true_msa_SR=torch.from_numpy(features.true_msa).long(),
+            chosen_SR=torch.from_numpy(features.bert_mask),
+        )
 
 
 def draw_rows(
@@ -222,49 +222,6 @@ def draw_rows(
     wanted = min(number, config.max_msa_clusters + config.max_extra_msa)
     weights = family.weights if config.weighted_rows else np.ones(number)
     return weighted_order(weights, target, random)[:wanted]
-
-
-def _window(
-    family: TrainingFamily, columns: NDArray[np.intp], crop: int, random: np.random.Generator
-) -> slice:
-    """A window of `crop` of the columns, at random among those with most known residues of five tries."""
-    mapped = family.protein.mapped[columns]
-    starts = random.integers(len(columns) - crop + 1, size=5)
-    known = [int(mapped[start : start + crop].sum() >= crop // 2) for start in starts]
-    start = int(starts[int(np.argmax(known))])
-    return slice(start, start + crop)
-
-
-def make_sample(
-    family: TrainingFamily,
-    rows: NDArray[np.intp],
-    columns: NDArray[np.intp],
-    *,
-    config: EvoformerTrainingConfig,
-    random: np.random.Generator,
-    covariance: bool,
-) -> Sample:
-    """Input features and truth of some rows, the target first, and columns of a family.
-
-    At least half of the rows go to the extra MSA where there are not enough for both.
-    """
-    protein = family.protein
-    encoded = family.encoded.part(rows, columns)
-    encoded = replace(encoded, aatype=np.minimum(encoded.msa[0], UNKNOWN).astype(np.int32))
-    features = sample_input_features(
-        encoded,
-        max_clusters=max(1, min(config.max_msa_clusters, int(len(rows) * (1 - MIN_EXTRA_SHARE)))),
-        max_extra=config.max_extra_msa,
-        masked_fraction=config.masked_fraction,
-        random=random,
-    )
-    pair_feat = family.covariance_of(columns) if covariance else None
-    return Sample(
-        inputs=ModelInputs.from_features(features, pair_feat),
-        distances_RR=torch.from_numpy(distances(protein.cb[columns])),
-        true_msa_SR=torch.from_numpy(features.true_msa).long(),
-        chosen_SR=torch.from_numpy(features.bert_mask),
-    )
 
 
 def predict_contacts(
@@ -289,23 +246,15 @@ def score_family(model: EvoformerModel, family: TrainingFamily, settings: InputS
 MODEL, MUTUAL_INFORMATION, MEAN_FIELD = "this model", "APC mutual information", "mean-field DCA"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyScores:
+class FamilyScores(NamedTuple):
+    """How well contacts of a family are found."""
+
     id: str
     split: str
     num_rows: int
     num_mapped: int
     scores: dict[str, ContactScores]
     """By predictor."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "split": self.split,
-            "rows": self.num_rows,
-            "mapped_columns": self.num_mapped,
-            **{name: each.as_figures() for name, each in self.scores.items()},
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +284,16 @@ class Evaluation:
         return Comparison(f"{split} families", "P@L", means[split][MODEL], best, means[split][best])
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [each.to_json() for each in self.families]
+        return [
+            {
+                "id": each.id,
+                "split": each.split,
+                "rows": each.num_rows,
+                "mapped_columns": each.num_mapped,
+                **{name: scores.as_figures() for name, scores in each.scores.items()},
+            }
+            for each in self.families
+        ]
 
 
 def evaluate_families(
@@ -349,16 +307,9 @@ def evaluate_families(
     began = time.monotonic()
     found = []
     for family in watched(progress, f"scoring {split} families", families):
+        protein, mapped = family.protein, int(family.protein.mapped.sum())
         scores = {MODEL: score_family(model, family, settings), **coupling_scores(family)}
-        found.append(
-            FamilyScores(
-                id=family.protein.id,
-                split=split,
-                num_rows=family.protein.num_rows,
-                num_mapped=int(family.protein.mapped.sum()),
-                scores=scores,
-            )
-        )
+        found.append(FamilyScores(protein.id, split, protein.num_rows, mapped, scores))
     if families:
         progress.note(
             f"{split} scored, {counted(len(families), 'family')} by this model and two couplings, in "
@@ -385,45 +336,3 @@ def mean_table(scores: Sequence[FamilyScores], split: str) -> list[tuple[str, in
     chosen = [each for each in scores if each.split == split]
     names = list(chosen[0].scores) if chosen else []
     return [(name, len(chosen), mean_scores([each.scores[name] for each in chosen])) for name in names]
-
-
-def card_lines(model: EvoformerModel, record: Mapping[str, Any], evaluation: Evaluation) -> list[str]:
-    """The lines of the card. record: the training record."""
-    config, training, families = model.config, record["training"], record["families"]
-    source = "alignment and covariance features" if config.pair_features else "alignment alone"
-    attention = "uniform (a control)" if config.uniform_msa_attention else "learnt"
-    product = "outer product " + (
-        "centred (covariances)" if config.centred_outer_product else "as in AlphaFold 2"
-    )
-    if config.tied_row_heads:
-        product = f"{config.tied_row_heads} maps tied over rows in place of the outer product"
-    excluded = record["dataset"]["excluded"]
-    lines = [
-        "---",
-        "library_name: bioattn",
-        "tags: [evoformer, msa, contacts, distogram]",
-        "---",
-        "# MSA/pair model for contacts",
-        "",
-        f"Predicts distances between residues from the {source}.",
-        "",
-        f"- {config.num_extra_msa_blocks} extra-MSA and {config.num_blocks} Evoformer blocks, "
-        f"{config.msa_channels} MSA and {config.pair_channels} pair channels, "
-        f"{sum(p.numel() for p in model.parameters()):,} weights; MSA attention {attention}, "
-        f"{product}; distogram and masked-MSA heads, no structure module.",
-        f"- Data: `{record['dataset']['file']}`, {families['train']} training families (`families.tsv`), "
-        f"SHA-256 `{record['dataset']['sha256']}`"
-        + (f"; left out: {', '.join(excluded)}" if excluded else ""),
-        f"- {training['simulated_steps']:,} steps on simulated families, {training['steps']:,} on the dataset, "
-        f"seed {training['seed']}, bioattn {record['versions']['bioattn']}; settings in `config.json` and "
-        "`training.json`.",
-        f"- Trained with {training['max_msa_clusters']} MSA clusters and {training['max_extra_msa']} extra rows.",
-        "",
-    ]
-    for table in evaluation.tables():
-        best = "Precision of the best L/5 and L pairs (CB < 8 Å, 6 or more columns apart), means:"
-        comparison = evaluation.comparison()
-        below = comparison is not None and comparison.below
-        note = [] if comparison is None or not below else ["", f"Note: {comparison.sentence()}."]
-        return [*lines, best, "", *markdown_table(table), *note]
-    return [*lines, "No family was held out: this folder alone does not say how good the model is."]

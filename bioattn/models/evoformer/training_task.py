@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from bioattn.alignments.contact_dataset import TEST, TRAIN, VALIDATION, ContactDataset, open_contact_dataset
+from bioattn.alignments.contact_dataset import TEST, TRAIN, VALIDATION, open_contact_dataset
 from bioattn.alignments.couplings import FEATURE_NAMES
 from bioattn.errors import BioattnError
 from bioattn.io.files import sha256_of
@@ -26,10 +26,8 @@ from bioattn.models.evoformer.trained_on import FAMILIES_TABLE, write_families
 from bioattn.models.evoformer.training_families import (
     Evaluation,
     Sample,
-    SimulatedFamilies,
     TrainingFamily,
     TrainingSamples,
-    card_lines,
     evaluate_families,
     load_families,
     score_family,
@@ -38,7 +36,7 @@ from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.structures.contacts import ContactScores, mean_scores
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.text import counted, quoted
+from bioattn.text import counted, markdown_table, quoted
 from bioattn.training.task import Judgement, PartLoss, Results, Stage, Step, Task, Training, figures_by_part
 
 
@@ -72,7 +70,12 @@ class EvoformerTask(Task, Training):
     def prepare(self, progress: Progress) -> None:
         training = self.training
         dataset = open_contact_dataset(self.settings.dataset)
-        used = _used_proteins(dataset, self.settings.exclude)
+        unknown = [name for name in self.settings.exclude if name not in dataset.ids]
+        if unknown:
+            raise BioattnError(
+                f"--exclude {quoted(unknown)}: {dataset.path} has no such protein; it has {quoted(dataset.ids)}"
+            )
+        used = [i for i, name in enumerate(dataset.ids) if name not in self.settings.exclude]
         self.families = {
             split: [i for i in used if dataset.splits[i] == split] for split in (TRAIN, VALIDATION, TEST)
         }
@@ -88,14 +91,18 @@ class EvoformerTask(Task, Training):
         torch.manual_seed(training.seed)
         self.model = EvoformerModel(self.config)
         if self.settings.initial_model is not None:
-            _load_initial(self.model, self.settings.initial_model)
+            initial = load_evoformer_model(self.settings.initial_model, torch.device("cpu"))
+            added = self.model.input_embedder.project_pair_features
+            self.model.load_state_dict(initial.model.state_dict(), strict=initial.config == self.config)
+            if added is not None and not initial.config.pair_features:  # these start at 0
+                torch.nn.init.zeros_(added.weight)
+                torch.nn.init.zeros_(added.bias)
         self.model.to(self.device)
         crop = training.crop * (training.crop + training.max_msa_clusters + training.max_extra_msa)
         # A backward pass takes twice as long as the pass before.
         cells = 3 * self.config.num_blocks * crop * training.families_per_step * training.total_steps
         compile_blocks(self.model, training.compile, self.device, cells)
-        simulated = SimulatedFamilies(training.seed, training.simulated_families)
-        self.samples = TrainingSamples(train, simulated, training, covariance=covariance)
+        self.samples = TrainingSamples(train, training, covariance)
         self.stages = _stages(training)
         self.work_per_step = ("families_per_step", training.families_per_step)
         self.summary = (
@@ -180,7 +187,45 @@ class EvoformerTask(Task, Training):
         }
 
     def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
-        return card_lines(self.model, record, cast(Evaluation, results))
+        config, training, families = self.config, record["training"], record["families"]
+        source = "alignment and covariance features" if config.pair_features else "alignment alone"
+        attention = "uniform (a control)" if config.uniform_msa_attention else "learnt"
+        product = "outer product " + (
+            "centred (covariances)" if config.centred_outer_product else "as in AlphaFold 2"
+        )
+        if config.tied_row_heads:
+            product = f"{config.tied_row_heads} maps tied over rows in place of the outer product"
+        excluded = record["dataset"]["excluded"]
+        lines = [
+            "---",
+            "library_name: bioattn",
+            "tags: [evoformer, msa, contacts, distogram]",
+            "---",
+            "# MSA/pair model for contacts",
+            "",
+            f"Predicts distances between residues from the {source}.",
+            "",
+            f"- {config.num_extra_msa_blocks} extra-MSA and {config.num_blocks} Evoformer blocks, "
+            f"{config.msa_channels} MSA and {config.pair_channels} pair channels, "
+            f"{sum(p.numel() for p in self.model.parameters()):,} weights; MSA attention {attention}, "
+            f"{product}; distogram and masked-MSA heads, no structure module.",
+            f"- Data: `{record['dataset']['file']}`, {families['train']} training families (`families.tsv`), "
+            f"SHA-256 `{record['dataset']['sha256']}`"
+            + (f"; left out: {', '.join(excluded)}" if excluded else ""),
+            f"- {training['simulated_steps']:,} steps on simulated families, {training['steps']:,} on the "
+            f"dataset, seed {training['seed']}, bioattn {record['versions']['bioattn']}; settings in "
+            "`config.json` and `training.json`.",
+            f"- Trained with {training['max_msa_clusters']} MSA clusters and {training['max_extra_msa']} extra "
+            "rows.",
+            "",
+        ]
+        for table in results.tables():
+            best = "Precision of the best L/5 and L pairs (CB < 8 Å, 6 or more columns apart), means:"
+            comparison = results.comparison()
+            below = comparison is not None and comparison.below
+            note = [] if comparison is None or not below else ["", f"Note: {comparison.sentence()}."]
+            return [*lines, best, "", *markdown_table(table), *note]
+        return [*lines, "No family was held out: this folder alone does not say how good the model is."]
 
 
 def model_config(
@@ -204,29 +249,23 @@ def model_config(
                 source, f"{names}: --initial-model brings its own shape; leave out one of the two"
             )
         config = replace(config, pair_features=settings.get("pair_features", config.pair_features))
-    _require_trunk(config, initial, source)
-    if config.pair_features not in (0, len(FEATURE_NAMES)):
-        raise settings_error(
-            source, f"pair_features is {config.pair_features}; 0 (none) or {len(FEATURE_NAMES)} (covariances)"
-        )
-    return config
-
-
-def _require_trunk(config: EvoformerConfig, initial: Path | None, source: str) -> None:
     unfit = {
         "a structure module": config.structure_module is not None,
         "recycling": config.recycling,
         "templates": config.templates is not None,
         "no distogram head": not config.distogram_bins,
     }
-    found = " and ".join(name for name, is_so in unfit.items() if is_so)
-    if not found:
-        return
-    where = source if initial is None else f"--initial-model {initial}"
-    raise BioattnError(
-        f"{where}: has {found}, but training covers the trunk with its distogram and masked-MSA heads; leave "
-        "structure_module, recycling and templates out, and distogram_bins out or above 0"
-    )
+    if found := " and ".join(name for name, is_so in unfit.items() if is_so):
+        where = source if initial is None else f"--initial-model {initial}"
+        raise BioattnError(
+            f"{where}: has {found}, but training covers the trunk with its distogram and masked-MSA heads; leave "
+            "structure_module, recycling and templates out, and distogram_bins out or above 0"
+        )
+    if config.pair_features not in (0, len(FEATURE_NAMES)):
+        raise settings_error(
+            source, f"pair_features is {config.pair_features}; 0 (none) or {len(FEATURE_NAMES)} (covariances)"
+        )
+    return config
 
 
 def _stages(training: EvoformerTrainingConfig) -> list[Stage]:
@@ -241,22 +280,3 @@ def _stages(training: EvoformerTrainingConfig) -> list[Stage]:
     )
     real = replace(simulated, steps=training.steps, learning_rate=training.learning_rate, can_be_best=True)
     return [stage for stage in (simulated, real) if stage.steps]
-
-
-def _load_initial(model: EvoformerModel, folder: Path) -> None:
-    """Start from the weights of a model folder; what it lacks, the projection of pair features, starts at 0."""
-    initial = load_evoformer_model(folder, torch.device("cpu"))
-    added = model.input_embedder.project_pair_features
-    model.load_state_dict(initial.model.state_dict(), strict=initial.config == model.config)
-    if added is not None and not initial.config.pair_features:
-        torch.nn.init.zeros_(added.weight)
-        torch.nn.init.zeros_(added.bias)
-
-
-def _used_proteins(dataset: ContactDataset, exclude: Sequence[str]) -> list[int]:
-    unknown = [name for name in exclude if name not in dataset.ids]
-    if unknown:
-        raise BioattnError(
-            f"--exclude {quoted(unknown)}: {dataset.path} has no such protein; it has {quoted(dataset.ids)}"
-        )
-    return [i for i, name in enumerate(dataset.ids) if name not in exclude]

@@ -23,7 +23,7 @@ from bioattn.models.evoformer.contact_probe import (
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.run import load_evoformer_model, write_evoformer_model
 from bioattn.models.evoformer.trained_on import most_alike, read_families
-from bioattn.models.evoformer.training_families import simulated_protein
+from bioattn.models.evoformer.training_families import simulated_family
 from bioattn.structures.predictions import read_scores
 from tests.making import bioattn, shaken, small_evoformer
 from tests.result_files import Heard
@@ -54,7 +54,9 @@ def folder(tmp_path_factory):
     write_model(folder / "uniform", uniform=True)
     write_model(folder / "tied", tied_row_heads=3)
     write_model(folder / "tied uniform", uniform=True, tied_row_heads=3)
-    write_contact_dataset(folder / "x.dataset.h5", [simulated_protein(3, number) for number in (0, 1)], {})
+    write_contact_dataset(
+        folder / "x.dataset.h5", [simulated_family(3, number).protein for number in (0, 1)], {}
+    )
     return folder
 
 

@@ -18,7 +18,6 @@ from bioattn.models.evoformer.heads import (
     sample_losses,
 )
 from bioattn.models.evoformer.training_families import (
-    SimulatedFamilies,
     TrainingFamily,
     TrainingSamples,
     draw_rows,
@@ -103,7 +102,7 @@ def families(contact_dataset):
 
 
 def samples(families, config=CONFIG, covariance=False):
-    return TrainingSamples(families, SimulatedFamilies(0, 3), config, covariance=covariance)
+    return TrainingSamples(families, config, covariance)
 
 
 def test_a_step_is_the_same_whatever_was_drawn_before(families):
