@@ -86,7 +86,8 @@ class PlantedContacts(nn.Module):
     def __init__(self, case: str, seed: int) -> None:
         super().__init__()
         self.case, self.seed = case, seed
-        self.config = EvoformerConfig(structure_module=None, recycling=False)
+        uniform = case == UNIFORM
+        self.config = EvoformerConfig(structure_module=None, recycling=False, uniform_msa_attention=uniform)
         self.row = alignment_site("evoformer", 0, "msa_row", HEADS)
         self.scale, self.offset = 1.0, 0.0
         self._known: tuple[Tensor, Tensor] | None = None
@@ -147,19 +148,11 @@ def coupled(centred_SRA: Tensor, mask_SR: Tensor) -> Tensor:
     return torch.from_numpy(corrected / max(corrected.std(), 1e-6)).float()
 
 
-class PlantedRunner(LoadedEvoformerModel):
-    """A network of a case."""
-
-    @property
-    def is_control(self) -> bool:
-        return self.model.case == UNIFORM
-
-
-def planted_runner(case: str, seed: int, fitted: Path) -> PlantedRunner:
+def planted_runner(case: str, seed: int, fitted: Path) -> LoadedEvoformerModel:
     """The network of a case; the scale of its logits is fitted on other families, as that of `right columns` where
     the case has none."""
     network = PlantedContacts(RIGHT if case == NOT_NEEDED else case, seed)
-    runner = PlantedRunner(
+    runner = LoadedEvoformerModel(
         model=network,
         device=torch.device("cpu"),
         path=fitted.parent / "planted",

@@ -6,7 +6,7 @@ heads, Q queries, K keys.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -67,45 +67,27 @@ LEAST = 1e-6
 """Probabilities count as at least so far from 0 and 1."""
 NOT_USED = "MSA attention is not used to any gain: with {} weights the model predicts as well."
 POINTLESS = "Attention is used ({lost}), but the mean maps do not point at what contacts rest on. {sentence}"
-QUESTIONS = (
-    Question(
-        measures=("skill",),
-        asks="the model predicts",
-        code=Code.NOT_PREDICTIVE,
-        sentence="The model predicts hardly better than how often residues touch: its attention explains nothing.",
-    ),
-    *(
-        Question(
-            measures=(f"{other}_weights",),
-            asks="attention is used",
-            code=Code.NOT_USED,
-            sentence=NOT_USED.format(other),
-        )
-        for other in ("uniform", "shuffled")
-    ),
-    Question(
-        measures=("other_alignments_maps",),
-        asks="maps belong to their alignment",
-        code=Code.POSITION_ONLY,
-        sentence="Attention is used ({lost}), but the maps of another alignment do nearly as well: they say where "
-        "along a chain the model looks, not at what in this alignment.",
-    ),
-    Question(
-        measures=("other_residues_weights",),
-        asks="maps belong to their residue",
-        code=Code.NOT_PAIR_SPECIFIC,
-        sentence="Attention is used ({lost}) and belongs to its alignment, but the weights of another residue do "
-        "as well: the maps say nothing of single pairs.",
-    ),
-    *(
-        Question(
-            measures=(name,),
-            asks="maps point at what contacts rest on",
-            code=Code.UNFAITHFUL,
-            sentence=POINTLESS,
-        )
-        for name in ("attention_contacts", "deletion", "deletion_against_contacts")
-    ),
+UNLIKE = (
+    "Attention is used ({lost}), but the maps of another alignment do nearly as well: they say where along a "
+    "chain the model looks, not at what in this alignment."
+)
+UNSPECIFIC = (
+    "Attention is used ({lost}) and belongs to its alignment, but the weights of another residue do as well: the "
+    "maps say nothing of single pairs."
+)
+NO_SKILL = "The model predicts hardly better than how often residues touch: its attention explains nothing."
+QUESTIONS = tuple(
+    Question(measures=(measure,), asks=asks, code=code, sentence=sentence)
+    for measure, asks, code, sentence in (
+        ("skill", "the model predicts", Code.NOT_PREDICTIVE, NO_SKILL),
+        ("uniform_weights", "attention is used", Code.NOT_USED, NOT_USED.format("uniform")),
+        ("shuffled_weights", "attention is used", Code.NOT_USED, NOT_USED.format("shuffled")),
+        ("other_alignments_maps", "maps belong to their alignment", Code.POSITION_ONLY, UNLIKE),
+        ("other_residues_weights", "maps belong to their residue", Code.NOT_PAIR_SPECIFIC, UNSPECIFIC),
+        ("attention_contacts", "maps point at what contacts rest on", Code.UNFAITHFUL, POINTLESS),
+        ("deletion", "maps point at what contacts rest on", Code.UNFAITHFUL, POINTLESS),
+        ("deletion_against_contacts", "maps point at what contacts rest on", Code.UNFAITHFUL, POINTLESS),
+    )
 )
 PASSED = (
     Code.USED,
@@ -304,45 +286,41 @@ class ContactProbe(LikelihoodProbe):
             )
         for control in self.controls:
             label, what = "uniform attention, retrained", "Trained with uniform attention"
-            yield OtherWeights(NEEDED, label, what, partial(self._likely_of, control), thresholds.USED)
-        alike = uniform(all_visible)
-        for name, label, what, substitution in (
-            ("uniform_weights", "uniform MSA weights", "Made to attend to all rows and columns alike", alike),
-            (
-                "shuffled_weights",
-                "shuffled MSA weights",
-                "Given its weights in random order",
-                shuffled(all_visible, drawn_alike),
-            ),
-        ):
-            yield OtherWeights(name, label, what, self._attending("msa", substitution), WEIGHTS[name])
-        yield from self._other_alignments()
-        name, label = "other_residues_weights", "another residue's weights"
-        likely, what = self._attending("msa", other_residues), "With another's weights for each residue"
-        yield OtherWeights(name, label, what, likely, WEIGHTS[name])
-        for part in LAYERS:
-            label, what = f"uniform {part} alone", f"Made to attend to {part} alike"
-            yield OtherWeights(f"uniform_{part}", label, what, self._attending(part, alike), None)
-
-    def _other_alignments(self) -> Iterator[OtherWeights]:
+            likely = partial(lambda control: self.likely_under(self._pairs(control.own)), control)
+            yield OtherWeights(NEEDED, label, what, likely, thresholds.USED)
+        alike, mixed = uniform(all_visible), shuffled(all_visible, drawn_alike)
         # The longest first: the maps that a protein gets are those of one at least as long, but for the longest.
         order = sorted(range(len(self.ids)), key=lambda number: -len(self.own[number]))
-        name, label = "other_alignments_maps", "another alignment's maps"
-        if len(order) == 1:
-            self.measures.skip("there is one alignment only", name)
-            return
-        what = "Given another's maps and not its own (means)"
-        likely, before = (
-            partial(self._likely_with, "msa", None, maps_of)
-            for maps_of in (
-                dict(zip(order, [order[1], *order], strict=False)),
-                dict(zip(order, order, strict=True)),
-            )
-        )
-        yield OtherWeights(name, label, what, likely, WEIGHTS[name], before)
-
-    def _attending(self, part: str, substitution: Substitution) -> Callable[[], Floats]:
-        return partial(self._likely_with, part, substitution, {})
+        others = dict(zip(order, [*order[1:2], *order], strict=False))
+        for name, label, what, part, other in (
+            (
+                "uniform_weights",
+                "uniform MSA weights",
+                "Made to attend to all rows and columns alike",
+                "msa",
+                alike,
+            ),
+            ("shuffled_weights", "shuffled MSA weights", "Given its weights in random order", "msa", mixed),
+            (
+                *("other_alignments_maps", "another alignment's maps"),
+                *("Given another's maps and not its own (means)", "msa", None),
+            ),
+            (
+                *("other_residues_weights", "another residue's weights"),
+                *("With another's weights for each residue", "msa", other_residues),
+            ),
+            *(
+                (f"uniform_{part}", f"uniform {part} alone", f"Made to attend to {part} alike", part, alike)
+                for part in LAYERS
+            ),
+        ):
+            likely, before = partial(self._likely_with, part, other, others), None
+            if other is None and len(order) == 1:
+                self.measures.skip("there is one alignment only", name)
+                continue
+            if other is None:
+                before = partial(self._likely_with, part, None, {number: number for number in order})
+            yield OtherWeights(name, label, what, likely, WEIGHTS.get(name), before)
 
     def _likely_with(
         self, part: str, substitution: Substitution | None, maps_of: Mapping[int, int]
@@ -355,9 +333,6 @@ class ContactProbe(LikelihoodProbe):
             other = substitution or self.mean_maps(maps_of[number])
             maps.append(self.contacts(number, substitute(self.sites[part], other)))
         return self.likely_under(self._pairs(maps))
-
-    def _likely_of(self, control: "ContactProbe") -> Floats:
-        return self.likely_under(self._pairs(control.own))
 
     def mean_maps(self, number: int) -> MeanMaps:
         """The maps of MSA attention of one protein."""
@@ -405,15 +380,12 @@ class ContactProbe(LikelihoodProbe):
                     chosen_R = top_bins(score_RR[residue], apart_RR[residue], JUDGED)
                     moved[name] = float(self.lost(number, chosen_R)[residue])
                 columns.append((number, moved))
-        effects = Effects(
+        lost = Effects(
             pairs=single_pairs(np.array([number for number, _ in columns])),
             moved={name: np.array([moved[name] for _, moved in columns]) for name in columns[0][1]},
             number=len(self.ids),
         )
-        self._add_pointing(np.array(precisions), effects)
-
-    def _add_pointing(self, precisions_N3: Floats, columns: Effects) -> None:
-        attention_N, head_N, chance_N = precisions_N3.T
+        attention_N, head_N, chance_N = np.array(precisions).T
         attention, best, all_pairs = (percent(each.mean()) for each in (attention_N, head_N, chance_N))
         pairs = "the model's R likeliest" if self.truths is None else "contacts"
         self.add(
@@ -427,17 +399,17 @@ class ContactProbe(LikelihoodProbe):
         self.add(
             "deletion",
             "deletion: most attended tenth of the columns, beyond a random tenth",
-            columns.share_gained("own", "random"),
+            lost.share_gained("own", "random"),
             f"With the most attended tenth of the columns in random order, contacts of a residue lose "
-            f"{columns.percent('own')} of what they lose with all, with a random tenth "
-            f"{columns.percent('random')}.",
+            f"{lost.percent('own')} of what they lose with all, with a random tenth "
+            f"{lost.percent('random')}.",
             thresholds.POINTED,
         )
         self.add(
             "deletion_against_contacts",
             "deletion: what attention finds of what the model's contacts find",
-            columns.recovered("own", "head"),
-            f"With the tenth of its likeliest contacts they lose {columns.percent('head')}: beyond a random "
+            lost.recovered("own", "head"),
+            f"With the tenth of its likeliest contacts they lose {lost.percent('head')}: beyond a random "
             "tenth, the most attended tenth takes away {share} of that.",
             thresholds.FOUND,
         )
@@ -490,7 +462,7 @@ def make_probe(
     that attends by weights of its own.
     """
     for control in controls:
-        if not control.is_control:
+        if not control.config.uniform_msa_attention:
             what = "attends by weights of its own; give the model trained with uniform_msa_attention"
             raise BioattnError(f"--other-model {control.path}: {what}")
     aligned: list[Aligned] = []

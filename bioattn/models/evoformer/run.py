@@ -276,11 +276,6 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
 
         return AlignmentHeadScorer(self, dataset, split, progress)
 
-    @property
-    def is_control(self) -> bool:
-        """Whether its attention to rows and columns is uniform by design."""
-        return self.config.uniform_msa_attention
-
     def check_probe(self, inputs: Path, settings: "CheckSettings", evidence: "Evidence") -> "ContactProbe":
         """Alignments to check the attention with. Raises: BioattnError for inputs or controls that do not fit."""
         from bioattn.models.evoformer.contact_probe import make_probe
