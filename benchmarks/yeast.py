@@ -32,6 +32,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from common import DATA, SHARED, run
 from common import options as command_line
 from yeast_data import TEST_CHROMOSOMES, WINDOWS, build_dataset, dataset_folder
@@ -40,8 +41,8 @@ from yeast_tables import print_held_out, print_tables
 import bioattn
 from bioattn.io.files import sha256_of
 from bioattn.models.promoter.training.baselines import BaselineData, component_ridge, default_baselines
-from bioattn.models.promoter.training.evaluation import nearest_treatment
-from bioattn.promoters.dataset import PromoterDataset, read_dataset
+from bioattn.models.promoter.training.evaluation import feature_distances, nearest_treatments
+from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
 
 
 class NeuralRow(NamedTuple):
@@ -218,9 +219,14 @@ def fit_baselines(dataset_path: Path, folder: Path, variant: str) -> None:
     if variant.startswith("held-out"):
         if not any(folder.glob("nearest*.npz")):
             base = component_ridge(BaselineData(dataset))
-            for by in ("features", "responses"):
-                nearest = nearest_treatment(dataset, base, by=by)
-                save_row(folder, nearest.name, None, in_log2(dataset, nearest.predictions), base.name)
+            measured = pd.DataFrame(dataset.targets[dataset.genes_in(TRAIN)])
+            distances = {
+                "features": feature_distances(dataset.treatments),
+                "responses": 1.0 - measured.corr().fillna(-1.0).to_numpy(),
+            }
+            for by, distance_TT in distances.items():
+                _, predictions = nearest_treatments(dataset, base, distance_TT)
+                save_row(folder, f"nearest treatment by {by}", None, in_log2(dataset, predictions), base.name)
     elif not any(folder.glob("training-mean.npz")):
         for row in default_baselines(dataset):
             save_row(folder, row.name, None, in_log2(dataset, row.predictions), row.choice)

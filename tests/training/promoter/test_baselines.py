@@ -17,10 +17,10 @@ from bioattn.models.promoter.config import Strand
 from bioattn.models.promoter.training import baselines
 from bioattn.models.promoter.training.data import split_certificate
 from bioattn.models.promoter.training.evaluation import (
-    nearest_treatment,
-    response_correlations,
+    feature_distances,
+    nearest_treatments,
 )
-from bioattn.models.promoter.training.ridge import Kmers, RidgePath, Standardiser
+from bioattn.models.promoter.training.ridge import Kmers, RidgePath, Standardised, features
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import pearson
 from bioattn.promoters.treatments import TreatmentTable
@@ -91,14 +91,14 @@ def rows(dataset):
 @pytest.mark.parametrize("k", [2, 6], ids=["more genes than features", "more features than genes"])
 def test_the_ridge_path_equals_sklearn_at_every_penalty(dataset, k):
     data = baselines.BaselineData(dataset)
-    standardiser = Standardiser.fit([Kmers(k, -60)], None, data.codes[data.train])
-    path = RidgePath(standardiser, data.codes[data.train], data.deviations)
-    features = standardiser.features(data.codes)
+    blocks = [Standardised.fit(Kmers(k, -60), 1.0, data.codes[data.train])]
+    path = RidgePath(blocks, data.codes[data.train], data.deviations)
+    features_GF = features(blocks, data.codes)
     for penalty in (1.0, 30.0):
         oracle = Ridge(alpha=penalty, fit_intercept=False, solver="cholesky")
-        oracle.fit(features[data.train].astype(float), data.deviations.astype(float))
+        oracle.fit(features_GF[data.train].astype(float), data.deviations.astype(float))
         weights = path.weights(penalty)
-        expected = oracle.predict(features) + data.mean
+        expected = oracle.predict(features_GF) + data.mean
         assert path.rotate(data.codes) @ weights + data.mean == pytest.approx(expected, abs=1e-3)
         assert path.model(weights, data.mean).predict(data.codes) == pytest.approx(expected, abs=1e-3)
 
@@ -148,7 +148,8 @@ def test_positions_are_named_from_the_anchor_that_the_dataset_knows(dataset):
     assert re.match("[456]-mers −80..[+]40, ", baselines.kmer_ridge(data, windows=()).choice)
     assert re.match("[456]-mers −[28]0..[+]40, ", baselines.kmer_ridge(data, windows=(60,)).choice)
     assert re.match(
-        "[456]-mers −80..[+]40 weighted around −(110±150|260±300)", baselines.positional_ridge(data).choice
+        "[456]-mers −80..[+]40 weighted around −(110±150|260±300)",
+        data.fitted("", baselines.kmer_bumps(data, baselines.KMERS), baselines.by_penalty).choice,
     )
 
 
@@ -165,28 +166,25 @@ def base(split):
 
 class TestNearestTreatment:
     def test_features_lead_to_the_same_agent_and_the_nearest_time(self, split, base):
-        found = nearest_treatment(split, base)
-        assert found.nearest == ["t0", "t3"]
+        nearest, predictions = nearest_treatments(split, base, feature_distances(split.treatments))
+        assert nearest == ["t0", "t3"]
         train, test = split.genes_in(TRAIN), split.genes_in(TEST)
         measured = ~np.isnan(split.targets[train, 0])
-        assert (found.predictions[train, 0][measured] == split.targets[train, 0][measured]).all()
-        assert np.isfinite(found.predictions).all()
-        assert (found.predictions[test] == base.predictions[np.ix_(test, [0, 2])]).all()
+        assert (predictions[train, 0][measured] == split.targets[train, 0][measured]).all()
+        assert np.isfinite(predictions).all()
+        assert (predictions[test] == base.predictions[np.ix_(test, [0, 2])]).all()
         seen, unseen = (
-            np.median(pearson(split.targets[np.ix_(genes, [1, 4])], found.predictions[genes]))
+            np.median(pearson(split.targets[np.ix_(genes, [1, 4])], predictions[genes]))
             for genes in (train, test)
         )
         assert seen > unseen > 0.3
 
-    def test_responses_lead_to_the_best_correlated(self, split, base):
-        found = nearest_treatment(split, base, by="responses")
-        train = split.genes_in(TRAIN)
-        table = pd.DataFrame(split.targets[train])
+    def test_distances_of_responses_lead_to_the_best_correlated(self, split, base):
+        table = pd.DataFrame(split.targets[split.genes_in(TRAIN)])
+        nearest, _ = nearest_treatments(split, base, 1 - table.corr().to_numpy())
         candidates = [0, 2, 3, 5]
         expected = [f"t{candidates[table[candidates].corrwith(table[column]).argmax()]}" for column in (1, 4)]
-        assert found.nearest == expected
-        correlations = response_correlations(split.targets[train], np.array([1]), np.array(candidates))
-        assert correlations[0] == pytest.approx(table[candidates].corrwith(table[1]).to_numpy(), abs=1e-6)
+        assert nearest == expected
 
 
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
@@ -236,11 +234,12 @@ def test_standardised_blocks_have_the_weights_asked_for():
     codes = np.random.default_rng(2).integers(0, 4, size=(300, 80)).astype(np.uint8)
     codes[:, :20] = 0
     blocks = (Kmers(3, -80), Kmers(1, -80, -60), Kmers(3, -30, canonical=False, step=3))
-    standardiser = Standardiser.fit(blocks, (0.6, 0.3, 0.1), codes)
-    features = standardiser.features(codes)
-    assert np.isfinite(features).all()
-    assert features.mean(axis=0) == pytest.approx(0, abs=1e-5)
-    squared = np.square(features).mean(axis=0)
+    shares = (0.6, 0.3, 0.1)
+    fitted = [Standardised.fit(block, share, codes) for block, share in zip(blocks, shares, strict=True)]
+    features_GF = features(fitted, codes)
+    assert np.isfinite(features_GF).all()
+    assert features_GF.mean(axis=0) == pytest.approx(0, abs=1e-5)
+    squared = np.square(features_GF).mean(axis=0)
     assert squared[:32].sum() == pytest.approx(0.6, rel=1e-4)
     assert squared[32:34].sum() == 0  # always 20 × A: constant in training
     assert squared[34:].sum() == pytest.approx(0.1, rel=1e-4)
@@ -265,15 +264,15 @@ def windowed_features(codes, k, window, canonical):
 def test_a_ridge_in_windows_equals_sklearn_on_counts_of_strings(canonical, genes):
     data = baselines.BaselineData(planted_dataset(num_genes=genes + 400, length=43))
     data.codes[::7, :5] = 4
-    features = windowed_features(data.codes, 2, 10, canonical)
+    expected = windowed_features(data.codes, 2, 10, canonical)
     block = Kmers(2, -43, canonical=canonical, window=10, log=True)
-    assert block.count(data.codes) == pytest.approx(features, abs=1e-6)
-    train = features[data.train]
-    features = (features - train.mean(0)) / np.sqrt(np.square(train - train.mean(0)).sum(1).mean())
-    oracle = Ridge(alpha=3.0, fit_intercept=False).fit(features[data.train], data.deviations)
+    assert block.count(data.codes) == pytest.approx(expected, abs=1e-6)
+    train = expected[data.train]
+    scaled = (expected - train.mean(0)) / np.sqrt(np.square(train - train.mean(0)).sum(1).mean())
+    oracle = Ridge(alpha=3.0, fit_intercept=False).fit(scaled[data.train], data.deviations)
     model = data.path(baselines.FeatureSet((block,)))
     predicted = model.model(model.weights(3.0), data.mean).predict(data.codes)
-    assert predicted == pytest.approx(oracle.predict(features) + data.mean, abs=2e-3)
+    assert predicted == pytest.approx(oracle.predict(scaled) + data.mean, abs=2e-3)
 
 
 @pytest.fixture(scope="module")

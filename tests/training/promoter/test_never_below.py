@@ -73,10 +73,10 @@ def test_with_the_matching_dropout_predictions_neither_shrink_nor_grow(noisy_pat
     ridge = next(row for row in default_baselines(filled) if row.name == "component ridge")
     share = matching_dropout(data, ridge)
     assert 0 < share < 1
-    (block,) = ridge.model.standardiser.blocks
-    coefficients = ridge.model.standardiser.factors[0][:, None] * ridge.model.coefficients
+    (standard,) = ridge.model.blocks
+    block, coefficients = standard.block, standard.factor_F[:, None] * ridge.model.coefficients
     codes, random = data.codes[data.train], np.random.default_rng(0)
-    offset = data.mean - ridge.model.standardiser.means[0] @ coefficients
+    offset = data.mean - standard.mean_F @ coefficients
     single = [
         dataclasses.replace(block, start=begin, stop=begin + block.k).count(codes)
         for begin in range(-codes.shape[1], 1 - block.k)

@@ -6,6 +6,7 @@ genes; no choice looks at a test gene. Treatments held out from training take no
 Shape suffixes: G genes, T treatments (those of training), D directions in treatment space.
 """
 
+import itertools
 import json
 import logging
 import time
@@ -32,8 +33,7 @@ from bioattn.models.promoter.training.ridge import (
     LinearModel,
     Matrix,
     RidgePath,
-    Standardiser,
-    Weighted,
+    Standardised,
     find_start_codon,
 )
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
@@ -43,8 +43,10 @@ from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, duration
 
 LOGGER = logging.getLogger("bioattn")
-Fits: TypeAlias = Callable[["BaselineData", RidgePath], Iterator["Shrinkage"]]
-"""Ways to fit a ridge to choose from."""
+Weights: TypeAlias = Callable[[RidgePath], Matrix]
+"""Weights of all treatments, as `RidgePath.rotate` takes them, by one way to shrink a ridge."""
+Fits: TypeAlias = Callable[["BaselineData", RidgePath], Iterator[tuple[str, Weights]]]
+"""Ways to shrink a ridge to choose from, with what messages call them."""
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Ratios of noise to signal variance tried; real promoters tell little of expression and want the large ones."""
@@ -71,34 +73,12 @@ MOST_FEATURES = 12_000
 """Of a ridge on more genes than that: its Gram matrix takes 0.6 GB."""
 
 
-class Shrinkage(NamedTuple):
-    """How a ridge is shrunk: its penalties, for the responses or for directions of them."""
-
-    choice: str
-    penalty_D: NDArray[np.float64]
-    scale_D: NDArray[np.float64] | None = None
-    directions_TD: Matrix | None = None
-    """Orthonormal; None: one penalty for all treatments."""
-
-    def weights(self, path: RidgePath) -> Matrix:
-        """Of all treatments, as `RidgePath.rotate` takes them."""
-        if self.directions_TD is None:
-            return path.weights(self.penalty_D[0])
-        scaled_TD = self.directions_TD if self.scale_D is None else self.directions_TD * self.scale_D
-        parts = []
-        for penalty in np.unique(self.penalty_D):
-            these_D = self.penalty_D == penalty
-            weights_RD = path.weights(penalty, self.directions_TD[:, these_D])
-            parts.append(weights_RD @ scaled_TD[:, these_D].T)
-        return np.asarray(np.sum(parts, axis=0), np.float32)
-
-
 class FeatureSet(NamedTuple):
     """Blocks of counts and the weight of each."""
 
     blocks: tuple[Kmers, ...]
-    shares: tuple[float, ...] | None = None
-    """One per block; None: equal."""
+    shares: tuple[float, ...] = (1.0,)
+    """One per block; they sum to 1."""
 
     def name(self, downstream: int) -> str:
         """Such as `6-mers −300..0`; downstream: bases of the window from the anchor on."""
@@ -164,33 +144,29 @@ class BaselineData:
         self._few = np.isin(self.train, chosen_from)
         self._paths: dict[FeatureSet, RidgePath] = {}
 
-    def path(self, features: FeatureSet, genes: NDArray[np.bool_] | None = None) -> RidgePath:
+    def path(self, features: FeatureSet, genes: NDArray[np.bool_] | slice = slice(None)) -> RidgePath:
         """Fits to some training genes (True), or all."""
-        some = slice(None) if genes is None else genes
-        codes = self.codes[self.train[some]]
-        standardiser = Standardiser.fit(features.blocks, features.shares, codes)
-        return RidgePath(standardiser, codes, self.deviations[some])
+        codes = self.codes[self.train[genes]]
+        blocks = [Standardised.fit(*each, codes) for each in zip(*features, strict=True)]
+        return RidgePath(blocks, codes, self.deviations[genes])
 
-    def chosen(self, candidates: Sequence[FeatureSet], fits: Sequence[Fits]) -> "Chosen":
+    def chosen(self, candidates: Sequence[FeatureSet], *fits: Fits) -> "Chosen":
         """The fit with the best score on validation genes."""
-        best: Chosen | None = None
+        found: list[Chosen] = []
         for features in candidates:
-            kept = not any(block.window for block in features.blocks)
             path = self._paths.get(features) or self.path(features, self._few)
-            if kept:
+            if not any(block.window for block in features.blocks):
                 self._paths[features] = path
             validation_GR = path.rotate(self.codes[self.validation])
-            for each in fits:
-                for shrinkage in each(self, path):
-                    weights_RT = shrinkage.weights(path)
-                    predicted_GT = validation_GR @ weights_RT + self.mean
-                    score = self.score(predicted_GT)
-                    if best is None or score > best.score:
-                        best = Chosen(
-                            score, features, shrinkage, path.model(weights_RT, self.mean), predicted_GT
-                        )
-        assert best is not None
-        return best
+            for choice, weights in (each for fit in fits for each in fit(self, path)):
+                weights_RT = weights(path)
+                predicted_GT = validation_GR @ weights_RT + self.mean
+                score = self.score(predicted_GT)
+                if not found or score > found[0].score:
+                    model = path.model(weights_RT, self.mean)
+                    choice = f"{features.name(self.after_anchor)}, {choice}"
+                    found = [Chosen(score, choice, features, weights, model, predicted_GT)]
+        return found[0]
 
     def score(self, predicted_GT: Matrix) -> float:
         """Mean Pearson r over treatments, or AUROC, on validation genes; −∞ without any."""
@@ -204,16 +180,13 @@ class BaselineData:
         if self._few.all():
             return chosen.model
         path = self.path(chosen.features)
-        return path.model(chosen.shrinkage.weights(path), self.mean)
-
-    def named(self, chosen: "Chosen") -> str:
-        return f"{chosen.features.name(self.after_anchor)}, {chosen.shrinkage.choice}"
+        return path.model(chosen.weights(path), self.mean)
 
     def fitted(self, name: str, candidates: Sequence[FeatureSet], fits: Fits) -> Baseline:
         """The row of the fit with the best validation score."""
-        chosen = self.chosen(candidates, [fits])
+        chosen = self.chosen(candidates, fits)
         model = self.refitted(chosen)
-        return self.row(name, self.named(chosen), model.predict(self.codes), model)
+        return self.row(name, chosen.choice, model.predict(self.codes), model)
 
     def row(self, name: str, choice: str, predictions: Matrix, model: LinearModel | None = None) -> Baseline:
         """A row with its metrics; none where there are no genes. predictions: for all genes."""
@@ -228,8 +201,10 @@ class Chosen(NamedTuple):
     """A ridge chosen on validation genes."""
 
     score: float
+    choice: str
+    """Its features and how it is shrunk, for people."""
     features: FeatureSet
-    shrinkage: Shrinkage
+    weights: Weights
     model: LinearModel
     """Fitted to `GENES_TO_CHOOSE`."""
     predicted_GT: Matrix
@@ -246,24 +221,40 @@ def default_baselines(
     Time and memory are bounded by the number of genes or of features, not by the number of treatments.
     """
     data = BaselineData(dataset)
-    rows: list[Callable[[BaselineData], Baseline]] = [training_mean, partial(covariates, dataset=dataset)]
+    # No sequence at all: each treatment's mean over training genes, for every gene.
+    rows: list[Callable[[], Baseline]] = [
+        lambda: data.row("training mean", "", np.tile(data.mean, (len(data.codes), 1)))
+    ]
     if not np.isfinite(data.targets[data.validation]).any():
         LOGGER.warning(
             "no validation gene has a target: of the simple models only the training mean is shown"
         )
-        rows = [training_mean]
     elif not data.deviations.any():
         LOGGER.warning("no target varies over the training genes: only the training mean is shown")
-        rows = [training_mean]
     else:
-        rows += [kmer_ridge, positional_ridge, rank_one_ridge, component_ridge]
+        bumps, codons = kmer_bumps(data, KMERS), kmers_and_codons(data)
+        # One number a gene, its coordinate on the shared axis, times the axis: how far one gets when no treatment
+        # has anything of its own.
+        shared_TD = principal_directions(data.deviations)[:, :1]
+        if data.axis is not None:
+            shared_TD = data.axis.loading[:, None].astype(np.float32)
+        rows += [
+            lambda: covariates(data, dataset),
+            lambda: kmer_ridge(data),
+            lambda: data.fitted("positional k-mer ridge", bumps, by_penalty),
+            lambda: data.fitted("rank-1 ridge", bumps, partial(by_penalty, directions_TD=shared_TD)),
+            lambda: component_ridge(data),
+        ]
         if data.start_codon is not None:
-            rows += [region_codon_ridge, region_codon_component_ridge]
+            rows += [
+                lambda: data.fitted("region + codon ridge", codons, by_penalty),
+                lambda: data.fitted("region + codon component ridge", codons, by_component),
+            ]
     progress.begin("simple models", len(rows) + (len(rows) > 1))
     began = time.monotonic()
     found = []
     for row in rows:
-        found.append(row(data))
+        found.append(row())
         progress.advance(1, fitted=found[-1].name)
     if len(rows) > 1:
         parts = [row.model for row in found if row.model is not None and "component" in row.name]
@@ -278,17 +269,15 @@ def write_baselines(path: Path, rows: Sequence[Baseline], job: str) -> None:
     """Keep rows for a run that goes on. job: names what they were fitted to."""
     tensors, said = dict[str, NDArray[np.float32]](), list[dict[str, Any]]()
     for number, row in enumerate(rows):
-        tensors[f"{number}.predictions"] = row.predictions
         said.append({"name": row.name, "choice": row.choice})
+        arrays = [row.predictions]
         if row.model is not None:
-            fitted = row.model.standardiser
-            said[-1]["blocks"] = [asdict(block) for block in fitted.blocks]
-            tensors |= {f"{number}.coefficients": row.model.coefficients, f"{number}.mean": row.model.mean}
-            for block, arrays in enumerate(zip(fitted.means, fitted.factors, strict=True)):
-                tensors[f"{number}.{block}.mean"], tensors[f"{number}.{block}.factor"] = arrays
-    packed = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+            said[-1]["blocks"] = [asdict(each.block) for each in row.model.blocks]
+            arrays += [row.model.coefficients, row.model.mean]
+            arrays += [array for each in row.model.blocks for array in (each.mean_F, each.factor_F)]
+        tensors |= {f"{number}.{place}": np.ascontiguousarray(array) for place, array in enumerate(arrays)}
     with atomic_output(path) as temporary:
-        save_file(packed, temporary, {"job": job, "rows": json.dumps(said)})
+        save_file(tensors, temporary, {"job": job, "rows": json.dumps(said)})
 
 
 def read_baselines(path: Path, dataset: PromoterDataset, job: str) -> list[Baseline] | None:
@@ -298,21 +287,14 @@ def read_baselines(path: Path, dataset: PromoterDataset, job: str) -> list[Basel
     with safe_open(path, "numpy") as file:
         if file.metadata()["job"] != job:
             return None
-        said, data, rows = json.loads(file.metadata()["rows"]), BaselineData(dataset), []
-        for number, row in enumerate(said):
-            model = None
+        data, rows = BaselineData(dataset), []
+        for number, row in enumerate(json.loads(file.metadata()["rows"])):
+            arrays = (file.get_tensor(f"{number}.{place}") for place in itertools.count())
+            model, predictions = None, next(arrays)
             if "blocks" in row:
-                places = range(len(row["blocks"]))
-                means, factors = (
-                    [file.get_tensor(f"{number}.{place}.{name}") for place in places]
-                    for name in ("mean", "factor")
-                )
-                fitted = Standardiser(tuple(Kmers(**block) for block in row["blocks"]), means, factors)
-                coefficients, mean = (
-                    file.get_tensor(f"{number}.{name}") for name in ("coefficients", "mean")
-                )
-                model = LinearModel(fitted, coefficients, mean)
-            predictions = file.get_tensor(f"{number}.predictions")
+                coefficients, mean = next(arrays), next(arrays)
+                blocks = [Standardised(Kmers(**each), next(arrays), next(arrays)) for each in row["blocks"]]
+                model = LinearModel(blocks, coefficients, mean)
             rows.append(data.row(row["name"], row["choice"], predictions, model))
     LOGGER.info(f"{counted(len(rows), 'simple model')} of the interrupted run")
     return rows
@@ -329,11 +311,6 @@ def best_simple(rows: Sequence[Baseline], task: str) -> Baseline | None:
         key=lambda row: (np.nan_to_num(row.validation.get(figure, -1.0), nan=-1.0), row.model is not None),
         default=None,
     )
-
-
-def training_mean(data: BaselineData) -> Baseline:
-    """No sequence at all: each treatment's mean over training genes, for every gene."""
-    return data.row("training mean", "", np.tile(data.mean, (len(data.codes), 1)))
 
 
 NO_SEQUENCE = "composition and position"
@@ -376,13 +353,13 @@ def windowed_ridges(data: BaselineData, strand: Strand, others: Sequence[LinearM
     fits: list[Fits] = [by_penalty] if data.targets.shape[1] == 1 else [by_penalty, by_component]
     canonical = strand is not Strand.FORWARD
     sets = kmers_in_windows(data, canonical)
-    found = [data.chosen(sets[:1], fits)]
+    found = [data.chosen(sets[:1], *fits)]
     if strand is Strand.AUTO:
         other = kmers_in_windows(data, not canonical)
-        turned = data.chosen(other[:1], fits)
+        turned = data.chosen(other[:1], *fits)
         if turned.score > found[0].score:
             found, sets = [turned], other
-    found += [data.chosen([features], fits) for features in sets[1:]]
+    found += [data.chosen([features], *fits) for features in sets[1:]]
     best = max(found, key=lambda each: each.score)
     predictions = [each.predicted_GT for each in found]
     predictions += [other.predict(data.codes[data.validation]) for other in others]
@@ -394,11 +371,11 @@ def windowed_ridges(data: BaselineData, strand: Strand, others: Sequence[LinearM
     ]
     single = models[found.index(best)]
     parts = [(model, weight) for model, weight in zip([*models, *others], weights, strict=True) if weight]
-    rows = [data.row("windowed k-mer ridge", data.named(best), single.predict(data.codes), single)]
+    rows = [data.row("windowed k-mer ridge", best.choice, single.predict(data.codes), single)]
     if parts:
         total = LinearModel.total(*zip(*parts, strict=True))
         names = ", ".join(
-            f"{weight:.2f} × {' + '.join(block.name(data.after_anchor) for block in model.standardiser.blocks)}"
+            f"{weight:.2f} × {' + '.join(each.block.name(data.after_anchor) for each in model.blocks)}"
             for model, weight in parts
         )
         rows.append(data.row("sum of k-mer ridges", names, total.predict(data.codes), total))
@@ -452,25 +429,6 @@ def kmer_ridge(data: BaselineData, ks: Sequence[int] = KMERS, windows: Sequence[
     return data.fitted("k-mer ridge", kmer_windows(data, ks, windows), by_penalty)
 
 
-def positional_ridge(data: BaselineData) -> Baseline:
-    """Ridge on canonical k-mers counted by their distance from the anchor; k, distance and penalty chosen."""
-    return data.fitted("positional k-mer ridge", kmer_bumps(data, KMERS), by_penalty)
-
-
-def rank_one_ridge(data: BaselineData) -> Baseline:
-    """Positional ridge of one number a gene, its coordinate on the shared axis, times the axis.
-
-    Says how far one gets when no treatment has anything of its own.
-    """
-    if data.axis is None:
-        direction_TD = principal_directions(data.deviations)[:, :1]
-    else:
-        direction_TD = data.axis.loading[:, None].astype(np.float32)
-    return data.fitted(
-        "rank-1 ridge", kmer_bumps(data, KMERS), partial(by_penalty, directions_TD=direction_TD)
-    )
-
-
 def component_ridge(data: BaselineData, ks: Sequence[int] = KMERS) -> Baseline:
     """Ridge of the responses' principal components, each with a penalty and a scale of its own.
 
@@ -483,26 +441,21 @@ def component_ridge(data: BaselineData, ks: Sequence[int] = KMERS) -> Baseline:
     return data.fitted("component ridge", candidates, by_component)
 
 
-def region_codon_ridge(data: BaselineData) -> Baseline:
-    """Ridge on positional 6-mers before and codons after the start codon, where windows reach into the gene."""
-    return data.fitted("region + codon ridge", kmers_and_codons(data), by_penalty)
-
-
-def region_codon_component_ridge(data: BaselineData) -> Baseline:
-    """The same features, each principal component of the responses with a penalty of its own."""
-    return data.fitted("region + codon component ridge", kmers_and_codons(data), by_component)
-
-
 def by_penalty(
     _data: BaselineData, _path: RidgePath, directions_TD: Matrix | None = None
-) -> Iterator[Shrinkage]:
+) -> Iterator[tuple[str, Weights]]:
     """One fit per penalty; with orthonormal `directions_TD`, only of the responses' part in these directions."""
-    number = 1 if directions_TD is None else directions_TD.shape[1]
     for penalty in PENALTIES:
-        yield Shrinkage(f"penalty {penalty:g}", np.full(number, penalty), None, directions_TD)
+
+        def weights(path: RidgePath, penalty: float = penalty) -> Matrix:
+            if directions_TD is None:
+                return path.weights(penalty)
+            return path.weights(penalty, directions_TD) @ directions_TD.T
+
+        yield f"penalty {penalty:g}", weights
 
 
-def by_component(data: BaselineData, path: RidgePath) -> Iterator[Shrinkage]:
+def by_component(data: BaselineData, path: RidgePath) -> Iterator[tuple[str, Weights]]:
     """One fit, with a penalty and a scale of its own for each principal component."""
     directions_TD = principal_directions(data.deviations)
     validation_GT = data.targets[data.validation]
@@ -519,7 +472,17 @@ def by_component(data: BaselineData, path: RidgePath) -> Iterator[Shrinkage]:
         better_D = cosine_D > best_D
         best_D[better_D], penalty_D[better_D] = cosine_D[better_D], penalty
         scale_D[better_D] = np.maximum(agreement_D / size_D, 0.0)[better_D]
-    yield Shrinkage("a penalty per component", penalty_D, scale_D, directions_TD)
+    scaled_TD = directions_TD * scale_D
+
+    def weights(path: RidgePath) -> Matrix:
+        alike = [penalty_D == penalty for penalty in np.unique(penalty_D)]
+        parts = [
+            path.weights(float(penalty_D[these_D][0]), directions_TD[:, these_D]) @ scaled_TD[:, these_D].T
+            for these_D in alike
+        ]
+        return np.asarray(np.sum(parts, axis=0), np.float32)
+
+    yield "a penalty per component", weights
 
 
 def kmer_windows(data: BaselineData, ks: Sequence[int], windows: Sequence[int] = WINDOWS) -> list[FeatureSet]:
@@ -565,10 +528,10 @@ def as_promoter_model(
     """
     linear = simple.model
     if linear is None:
-        weighted, offset_T = list[Weighted](), simple.predictions[0].astype(np.float64)
+        blocks, added = list[Kmers](), list[NDArray[np.float64]]()
+        offset_T = simple.predictions[0].astype(np.float64)
     else:
-        weighted, offset_T = linear.per_count()
-    blocks = [each.block for each in weighted]
+        blocks, (added, offset_T) = [each.block for each in linear.blocks], linear.per_count()
     config = PromoterModelConfig(
         length=length,
         conditioning=Conditioning.RIDGE,
@@ -582,9 +545,9 @@ def as_promoter_model(
     model = PromoterModel([config], vocabulary)
     network = model.members[0].network
     assert isinstance(network, RidgeModel)
-    for block, (counted_as, added_FT) in zip(network.blocks, weighted, strict=True):
+    for block, kmers, added_FT in zip(network.blocks, blocks, added, strict=True):
         assert isinstance(block, RidgeBlock)
-        block.set(counted_as.weights(length), counted_as.windows(length), added_FT)
+        block.set(kmers.weights(length), kmers.windows(length), added_FT)
     network.offset_T.copy_(torch.from_numpy(offset_T))
     model.members[0].set_units(mean_T, sd_T)
     return model.eval()

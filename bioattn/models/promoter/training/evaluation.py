@@ -9,14 +9,13 @@ Shape suffixes: G genes, H held-out treatments, C training treatments (candidate
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from bioattn.errors import BioattnError
 from bioattn.models.evaluation import METRIC_TITLES
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel
@@ -31,7 +30,6 @@ from bioattn.promoters.response_metrics import (
     interval,
     median_auroc,
     median_pearson,
-    pearson,
     per_treatment,
     resampled,
     summarise,
@@ -41,49 +39,22 @@ from bioattn.store.training_record import MODEL_ROW, Comparison
 from bioattn.text import counted, markdown_table
 
 
-class NearestTreatment(NamedTuple):
-    """Held-out treatments answered by their nearest training treatments."""
-
-    name: str
-    nearest: list[str]
-    """The training treatment that answers for each held-out one."""
-    predictions: Matrix
-    """(genes, held-out treatments): on training genes what was measured for the nearest treatment (its training
-    mean where it was not), on all other genes what the base model predicts for it."""
-
-
-def nearest_treatment(
-    dataset: PromoterDataset,
-    base: Baseline,
-    by: Literal["features", "responses"] = "features",
-    split: int = TEST,
-) -> NearestTreatment:
-    """Answer the treatments of `split` by their nearest training treatments.
-
-    by: "features" compares rows of the treatment table (`feature_distances`) and can be asked of any treatment;
-    "responses" takes the training treatment whose responses correlate best over training genes, which nobody has
-    before measuring: an upper mark.
-
-    Raises: BioattnError when no treatment is held out, or there is no feature to compare.
-    """
+def nearest_treatments(
+    dataset: PromoterDataset, base: Baseline, distance_TT: Floats, split: int = TEST
+) -> tuple[list[str], Matrix]:
+    """The nearest training treatment of each held-out one, and its answers (genes, held-out treatments): on
+    training genes what was measured for it (its training mean where it was not), on all other genes what `base`
+    predicts for it. distance_TT: of all treatments of the dataset."""
     held_out, candidates = dataset.treatments_in(split), dataset.treatments_in(TRAIN)
-    if not len(held_out) or not len(candidates):
-        raise BioattnError(
-            f"{len(held_out)} treatments are held out and {len(candidates)} trained on; both are needed"
-        )
     train = dataset.genes_in(TRAIN)
-    if by == "features":
-        nearest_H = feature_distances(dataset.treatments)[np.ix_(held_out, candidates)].argmin(axis=1)
-    else:
-        nearest_H = response_correlations(dataset.targets[train], held_out, candidates).argmax(axis=1)
+    nearest_H = distance_TT[np.ix_(held_out, candidates)].argmin(axis=1)
     predictions_GH = base.predictions[:, nearest_H].copy()
     measured_GH = dataset.targets[np.ix_(train, candidates[nearest_H])]
     known_GH = ~np.isnan(measured_GH)
     totals_H = np.where(known_GH, measured_GH, 0.0).sum(axis=0, dtype=np.float64)
     means_H = (totals_H / np.maximum(known_GH.sum(axis=0), 1)).astype(np.float32)
     predictions_GH[train] = np.where(known_GH, measured_GH, means_H)
-    nearest = [dataset.treatments.names[candidates[index]] for index in nearest_H]
-    return NearestTreatment(f"nearest treatment by {by}", nearest, predictions_GH)
+    return [dataset.treatments.names[candidates[index]] for index in nearest_H], predictions_GH
 
 
 def feature_distances(table: TreatmentTable) -> Floats:
@@ -92,14 +63,7 @@ def feature_distances(table: TreatmentTable) -> Floats:
     The mean over features of: 0 or 1 for equal or different categories (missing is a category), and for numbers
     the difference of their ranks as a share of all ranks, so that 5 and 10 minutes are as near as 5 and 10 days;
     1 where only one of the two has a number.
-
-    Raises: BioattnError when the table has no features.
     """
-    if not table.columns:
-        raise BioattnError(
-            "the treatment table has no features, so no treatment is nearer than another; "
-            "give --treatment-table when the dataset is prepared"
-        )
     size = len(table.names)
     total = np.zeros((size, size))
     for column in table.columns:
@@ -116,22 +80,6 @@ def feature_distances(table: TreatmentTable) -> Floats:
             distance = (values[:, None] != values[None, :]).astype(np.float64)
         total += distance
     return total / len(table.columns)
-
-
-def response_correlations(
-    targets: Matrix, held_out: NDArray[np.int64], candidates: NDArray[np.int64]
-) -> Floats:
-    """Pearson r over genes of each held-out with each candidate treatment: shape=(held-out, candidates).
-
-    Over genes measured in both; −1 where undefined.
-    """
-    correlations_HC = np.full((len(held_out), len(candidates)), -1.0)
-    others_GC = targets[:, candidates].astype(np.float64)
-    for row, column in enumerate(held_out):
-        own_GC = np.where(np.isnan(others_GC), np.nan, targets[:, [column]].astype(np.float64))
-        r_C = pearson(own_GC, np.where(np.isnan(own_GC), 0.0, others_GC))[0]
-        correlations_HC[row] = np.where(np.isnan(r_C), -1.0, r_C)
-    return correlations_HC
 
 
 FIGURES = {
@@ -253,7 +201,9 @@ def evaluate(
             (f"{genes} genes × {name} treatments", dataset.genes_in(of))
             for of, genes in ((TRAIN, "training"), (TEST, "test"))
         ]
-        nearest = None if best is None else nearest_treatment(dataset, best, split=split)
+        nearest = None
+        if best is not None:
+            nearest = nearest_treatments(dataset, best, feature_distances(dataset.treatments), split)[1]
         rows += _rows(model, dataset, vocabulary, device, cells, held_out, nearest)[0]
     if predicted is not None:
         label, genes, predicted_GT = predicted
@@ -276,7 +226,7 @@ def _rows(
     device: torch.device,
     cells: Sequence[tuple[str, NDArray[np.int64]]],
     treatments: NDArray[np.int64],
-    nearest: NearestTreatment | None = None,
+    nearest_GT: Matrix | None = None,
 ) -> tuple[list[Row], tuple[str, NDArray[np.int64], Floats] | None]:
     """The rows of genes by their label, under some treatments; and of the last genes that there are label, numbers
     and predictions (B, T) in the dataset's units."""
@@ -292,8 +242,8 @@ def _rows(
         # The shared axis lives in the dataset's units, so both sides are put there.
         predicted = (answers.astype(np.float64) - mean_T) / sd_T
         predictors: dict[str, NDArray[np.floating]] = {MODEL_ROW: predicted}
-        if nearest is not None:
-            predictors[nearest.name] = nearest.predictions[genes]
+        if nearest_GT is not None:
+            predictors["nearest treatment by features"] = nearest_GT[genes]
         truth = dataset.targets[np.ix_(genes, treatments)]
         rows += [
             Row(name=name, cells=label, figures=summarise(truth, prediction, axis, dataset.task))

@@ -256,10 +256,11 @@ def warm_start(
     chosen = component_ridge(data, [config.kmer])
     ridge = chosen.model
     assert ridge is not None
-    ((block, added_KT),), _ = ridge.per_count()
+    (added_KT,), _ = ridge.per_count()
+    (standard,) = ridge.blocks
     coefficients_KT = added_KT / scale.sd_T
 
-    bump_P = _bump_of_bins(config.bin_edges, block)
+    bump_P = _bump_of_bins(config.bin_edges, standard.block)
     positional = network.position_bias_HP is not None
     # Attention weights sum to 1, counts do not: the readers make up for the sum.
     total = float(bump_P.sum()) if positional else float(config.num_bins)
@@ -274,7 +275,7 @@ def warm_start(
             nn.init.normal_(module.project_query.weight, std=QUERY_SPREAD)
             nn.init.zeros_(module.project_query.bias)
     design_TE = _start_embeddings(network, data, treatments)
-    _set_heads(network, design_TE, vectors_KC, readers_TC, ridge.standardiser.means[0], total)
+    _set_heads(network, design_TE, vectors_KC, readers_TC, standard.mean_F, total)
     LOGGER.info(f"warm start from a component ridge on {chosen.choice}")
 
 

@@ -1,7 +1,7 @@
 """Ridge regression of many responses on sequence counts.
 
 Responses are centred on their training means, and missing ones set to that mean for the fit so that all treatments
-share one decomposition. Features have mean squared row length 1 (`Standardiser`), so a penalty is the ratio of
+share one decomposition. Features have mean squared row length 1 (`Standardised`), so a penalty is the ratio of
 noise to signal variance and means the same for every set of features and any number of genes.
 
 Sequences are counted as k-mers and codons in regions, or in windows along a region. Both are counted from the
@@ -28,6 +28,8 @@ Counts: TypeAlias = NDArray[np.float32]
 
 UNKNOWN = 4
 START_CODON = (0, 3, 2)  # A T G
+CODING = 0.9
+"""Share of windows with a start codon in one column, from which on they are taken as coding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,63 +132,19 @@ def kmer_counts(
     return counts_GF
 
 
-def find_start_codon(codes: Codes, share: float = 0.9) -> int | None:
-    """Column at which at least `share` of the windows have an ATG with coding sequence after it, or None.
+def find_start_codon(codes: Codes) -> int | None:
+    """Column at which nearly all windows have an ATG with coding sequence after it, or None.
 
     Windows reaching downstream of the start codon have it in one column; a codon count from there on tells much
     about expression that is no promoter's doing. At least one more codon must follow.
     """
-    usable = codes[:, :-3]
-    if usable.shape[1] < 3 or not len(codes):
+    places = codes.shape[1] - 5
+    if places < 1 or not len(codes):
         return None
-    width = usable.shape[1] - 2
-    matches_GL = np.ones((len(codes), width), np.bool_)
-    for offset, letter in enumerate(START_CODON):
-        matches_GL &= usable[:, offset : offset + width] == letter
-    hits_L = matches_GL.mean(axis=0)
+    matches = [codes[:, first : first + places] == base for first, base in enumerate(START_CODON)]
+    hits_L = np.all(matches, axis=0).mean(axis=0)
     column = int(hits_L.argmax())
-    return column if hits_L[column] >= share else None
-
-
-@dataclass(frozen=True, slots=True)
-class Standardiser:
-    """Turns counts into features: training mean 0 and, but for logs, variance 1 per column.
-
-    Each block is divided so that its mean squared row length is its weight (weights sum to 1); ridge then treats
-    64 codons and 2,080 6-mers as the weights say, not by their numbers. Columns constant in training become 0. Of
-    logs all columns of a block are divided by one number: k-mers rare in a window would be noise of full variance.
-    """
-
-    blocks: tuple[Kmers, ...]
-    means: list[Counts]
-    factors: list[Counts]
-
-    @classmethod
-    def fit(
-        cls, blocks: Sequence[Kmers], weights: Sequence[float] | None, train_codes: Codes
-    ) -> "Standardiser":
-        """weights: of the blocks; None: equal."""
-        shares = np.ones(len(blocks)) if weights is None else np.asarray(weights, np.float64)
-        shares = shares / shares.sum()
-        means, factors = [], []
-        for block, share in zip(blocks, shares, strict=True):
-            mean_F, deviation_F = mean_and_deviation(block, train_codes)
-            informative = deviation_F > 0
-            if block.log and informative.any():
-                deviation_F = np.where(informative, np.sqrt(np.square(deviation_F[informative]).mean()), 0.0)
-            scale = np.sqrt(share / max(1, int(informative.sum())))
-            factor_F = np.divide(scale, deviation_F, out=np.zeros_like(deviation_F), where=informative)
-            means.append(mean_F.astype(np.float32))
-            factors.append(factor_F.astype(np.float32))
-        return cls(tuple(blocks), means, factors)
-
-    def features(self, codes: Codes) -> Counts:
-        """Standardised features, shape=(genes, all blocks' features), float32."""
-        parts = [
-            (block.count(codes) - mean_F) * factor_F
-            for block, mean_F, factor_F in zip(self.blocks, self.means, self.factors, strict=True)
-        ]
-        return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+    return column if hits_L[column] >= CODING else None
 
 
 Matrix: TypeAlias = NDArray[np.float32]
@@ -200,32 +158,49 @@ def parts(codes: Codes) -> Iterator[Codes]:
         yield codes[start : start + GENES_PER_BLOCK]
 
 
-def mean_and_deviation(block: Kmers, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of each feature over genes, at least one."""
-    sums, squares = 0.0, 0.0
-    for some in parts(codes):
-        counts_GF = block.count(some)
-        sums = sums + counts_GF.sum(axis=0, dtype=np.float64)
-        squares = squares + np.einsum("gf,gf->f", counts_GF, counts_GF, dtype=np.float64)
-    mean_F = np.asarray(sums / len(codes))
-    variance_F = squares / len(codes) - np.square(mean_F)
-    # What rounding leaves of a constant column is none.
-    return mean_F, np.sqrt(np.where(variance_F > 1e-9 * (squares / len(codes)), variance_F, 0.0))
+class Standardised(NamedTuple):
+    """Counts as features: training mean 0 and, but for logs, variance 1 per column.
 
-
-class Weighted(NamedTuple):
-    """A block of counts and what one unit of its features adds."""
+    Each of several blocks is divided so that its mean squared row length is its share; ridge then treats 64 codons
+    and 2,080 6-mers as the shares say, not by their numbers. Columns constant in training become 0. Of logs all
+    columns of a block are divided by one number: k-mers rare in a window would be noise of full variance.
+    """
 
     block: Kmers
-    added_FT: NDArray[np.float64]
-    """(features, treatments)."""
+    mean_F: Counts
+    factor_F: Counts
+
+    @classmethod
+    def fit(cls, block: Kmers, share: float, train_codes: Codes) -> "Standardised":
+        """share: of the block; those of all blocks sum to 1."""
+        sums, squares = 0.0, 0.0
+        for some in parts(train_codes):
+            counts_GF = block.count(some)
+            sums = sums + counts_GF.sum(axis=0, dtype=np.float64)
+            squares = squares + np.einsum("gf,gf->f", counts_GF, counts_GF, dtype=np.float64)
+        mean_F = np.asarray(sums / len(train_codes))
+        variance_F = squares / len(train_codes) - np.square(mean_F)
+        # What rounding leaves of a constant column is none.
+        informative = variance_F > 1e-9 * (squares / len(train_codes))
+        deviation_F = np.sqrt(np.where(informative, variance_F, 0.0))
+        if block.log and informative.any():
+            deviation_F = np.where(informative, np.sqrt(np.square(deviation_F[informative]).mean()), 0.0)
+        scale = np.sqrt(share / max(1, int(informative.sum())))
+        factor_F = np.divide(scale, deviation_F, out=np.zeros_like(deviation_F), where=informative)
+        return cls(block, mean_F.astype(np.float32), factor_F.astype(np.float32))
+
+
+def features(blocks: Sequence[Standardised], codes: Codes) -> Counts:
+    """Standardised features, shape=(genes, all blocks' features), float32."""
+    counted = [(each.block.count(codes) - each.mean_F) * each.factor_F for each in blocks]
+    return np.concatenate(counted, axis=1) if len(counted) > 1 else counted[0]
 
 
 @dataclass(frozen=True, slots=True)
 class LinearModel:
     """A fitted baseline: standardised counts of a promoter, times coefficients, plus the training mean."""
 
-    standardiser: Standardiser
+    blocks: Sequence[Standardised]
     coefficients: Matrix
     """(features, treatments)."""
     mean: Matrix
@@ -234,37 +209,28 @@ class LinearModel:
     def predict(self, codes: Codes) -> Matrix:
         """Responses to windows of shape (genes, bases): shape=(genes, treatments)."""
         return np.concatenate(
-            [self.standardiser.features(some) @ self.coefficients + self.mean for some in parts(codes)]
+            [features(self.blocks, some) @ self.coefficients + self.mean for some in parts(codes)]
         )
 
-    def per_count(self) -> tuple[list[Weighted], NDArray[np.float64]]:
-        """Each block with what its features add, not standardised, and what is predicted of none (treatments,)."""
-        standardiser, offset_T, blocks = self.standardiser, self.mean.astype(np.float64), []
-        ends = np.cumsum([len(mean_F) for mean_F in standardiser.means])
-        for block, mean_F, factor_F, coefficients_FT in zip(
-            standardiser.blocks,
-            standardiser.means,
-            standardiser.factors,
-            np.split(self.coefficients.astype(np.float64), ends[:-1]),
-            strict=True,
-        ):
-            added_FT = factor_F[:, None] * coefficients_FT
-            offset_T = offset_T - mean_F @ added_FT
-            blocks.append(Weighted(block, added_FT))
-        return blocks, offset_T
+    def per_count(self) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+        """What one unit of each block's features adds (features, treatments), and what is predicted of none
+        (treatments,)."""
+        offset_T, added = self.mean.astype(np.float64), []
+        ends = np.cumsum([len(each.mean_F) for each in self.blocks])
+        by_block = np.split(self.coefficients.astype(np.float64), ends[:-1])
+        for each, coefficients_FT in zip(self.blocks, by_block, strict=True):
+            added.append(each.factor_F[:, None] * coefficients_FT)
+            offset_T = offset_T - each.mean_F @ added[-1]
+        return added, offset_T
 
     @classmethod
     def total(cls, models: Sequence["LinearModel"], weights: Sequence[float]) -> "LinearModel":
         """The model that predicts the first one's mean and the weighted sum of deviations from the means."""
-        joint = Standardiser(
-            tuple(block for model in models for block in model.standardiser.blocks),
-            [mean_F for model in models for mean_F in model.standardiser.means],
-            [factor_F for model in models for factor_F in model.standardiser.factors],
-        )
         scaled = [
             np.float32(weight) * model.coefficients for model, weight in zip(models, weights, strict=True)
         ]
-        return cls(joint, np.concatenate(scaled), models[0].mean)
+        blocks = [block for model in models for block in model.blocks]
+        return cls(blocks, np.concatenate(scaled), models[0].mean)
 
 
 class RidgePath:
@@ -274,14 +240,14 @@ class RidgePath:
     or genes × genes where there are fewer training genes than features. Time grows with the cube of the smaller.
     """
 
-    def __init__(self, standardiser: Standardiser, train_codes: Codes, deviations: Matrix) -> None:
+    def __init__(self, blocks: Sequence[Standardised], train_codes: Codes, deviations: Matrix) -> None:
         """deviations: training responses less their means, 0 where missing, shape=(genes, treatments)."""
-        self.standardiser = standardiser
+        self.blocks = blocks
         self._features_GF: Matrix | None = None
         self._solved: dict[float, Matrix] = {}
-        num_features = sum(len(mean_F) for mean_F in standardiser.means)
+        num_features = sum(len(each.mean_F) for each in blocks)
         if len(train_codes) < num_features:
-            self._features_GF = standardiser.features(train_codes)
+            self._features_GF = features(blocks, train_codes)
             # The upper triangle is enough. A transposed view spares BLAS a copy.
             self._gram_RR = ssyrk(1.0, self._features_GF.T, trans=1)
             self._right_RT = deviations
@@ -290,7 +256,7 @@ class RidgePath:
         self._right_RT = np.zeros((num_features, deviations.shape[1]), np.float32)
         first = 0
         for some in parts(train_codes):
-            part_GF = standardiser.features(some)
+            part_GF = features(blocks, some)
             self._gram_RR = ssyrk(1.0, part_GF.T, beta=1.0, c=self._gram_RR, overwrite_c=1)
             self._right_RT += part_GF.T @ deviations[first : first + len(some)]
             first += len(some)
@@ -299,10 +265,8 @@ class RidgePath:
         """Features of windows, or their products with those of the training genes, (genes, rank): `@ weights`
         predicts."""
         if self._features_GF is None:
-            return self.standardiser.features(codes)
-        return np.concatenate(
-            [self.standardiser.features(some) @ self._features_GF.T for some in parts(codes)]
-        )
+            return features(self.blocks, codes)
+        return np.concatenate([features(self.blocks, some) @ self._features_GF.T for some in parts(codes)])
 
     def weights(self, penalty: float, directions_TD: Matrix | None = None) -> Matrix:
         """Ridge weights for `rotate`: shape=(rank, treatments).
@@ -322,4 +286,4 @@ class RidgePath:
 
     def model(self, weights_RT: Matrix, mean: Matrix) -> LinearModel:
         coefficients = weights_RT if self._features_GF is None else self._features_GF.T @ weights_RT
-        return LinearModel(self.standardiser, coefficients, mean)
+        return LinearModel(self.blocks, coefficients, mean)

@@ -124,7 +124,7 @@ def chosen_plans(first: Plan, dataset: PromoterDataset, simple: Sequence[Baselin
         return [first], "one from random weights, as one k-mer tells much by itself"
     ridge = next((row for row in simple if row.name == "component ridge"), None) or component_ridge(data)
     assert ridge.model is not None
-    kmer, dropout = ridge.model.standardiser.blocks[0].k, matching_dropout(data, ridge)
+    kmer, dropout = ridge.model.blocks[0].block.k, matching_dropout(data, ridge)
     model = {"kmer": kmer, "kmer_dropout": dropout, "treatment_encoder": first.config.treatment_encoder}
     training: dict[str, Any] = {
         **WARM["training"],
@@ -174,7 +174,8 @@ def matching_dropout(data: BaselineData, ridge: Baseline) -> float:
     """
     assert ridge.model is not None
     codes = data.codes[data.train]
-    ((block, added_FT),), _ = ridge.model.per_count()
+    (added_FT,), _ = ridge.model.per_count()
+    block = ridge.model.blocks[0].block
     known_GT = np.isfinite(data.targets[data.train])
     predicted_GT = np.where(known_GT, ridge.predictions[data.train] - data.mean, 0.0)
     agreement = float((predicted_GT * (data.deviations - predicted_GT)).sum())
