@@ -15,21 +15,17 @@ if TYPE_CHECKING:
 
 
 class Anchor(StrEnum):
-    """What position 0 of a window is."""
+    """What position 0 of a window is: the transcription start, or the first base of the coding sequence."""
 
     TSS = "tss"
-    """The transcription start."""
     CDS = "cds"
-    """The first base of the coding sequence."""
 
 
 class Feature(StrEnum):
     """Which row of the annotation gives the transcription start."""
 
     GENE = "gene"
-    """The gene."""
     MRNA = "mRNA"
-    """Its representative mRNA."""
 
 
 class Overlap(StrEnum):
@@ -37,42 +33,31 @@ class Overlap(StrEnum):
 
     KEEP = "keep"
     MASK = "mask"
-    """Bases of the other gene become N."""
     TRIM = "trim"
-    """The upstream side is cut off."""
     DROP = "drop"
-    """The gene is left out."""
 
 
 class Boundary(StrEnum):
     """What happens where a window reaches beyond its chromosome."""
 
     PAD = "pad"
-    """The window is filled up with N."""
     TRIM = "trim"
-    """The upstream side is cut off."""
     DROP = "drop"
-    """The gene is left out."""
 
 
 class Direction(StrEnum):
-    """Which responses count as 1 in the binary task."""
+    """Which responses count as 1 in the binary task: up is value >= threshold, down value <= -threshold."""
 
     BOTH = "both"
-    """value <= -threshold or value >= threshold."""
     UP = "up"
-    """value >= threshold."""
     DOWN = "down"
-    """value <= -threshold."""
 
 
 class Standardize(StrEnum):
     """How targets are scaled."""
 
     NONE = "none"
-    """As in the tables."""
     TREATMENT = "treatment"
-    """Each treatment to mean 0 and standard deviation 1 over the training genes."""
 
 
 class Layout(StrEnum):
@@ -131,15 +116,12 @@ class WindowSettings:
     flank: int = option("Extra bases on both sides, for shifts in training.", default=0)
 
     def __post_init__(self) -> None:
-        for flag, value in (
-            ("--upstream", self.upstream),
-            ("--downstream", self.downstream),
-            ("--flank", self.flank),
-        ):
+        for name in ("upstream", "downstream", "flank"):
+            value = getattr(self, name)
             if value < 0:
-                raise SettingsError(f"{flag} is {value} but must be 0 or more")
+                raise SettingsError(f"--{name} is {value} but must be 0 or more")
             if value > LONGEST:
-                raise SettingsError(f"{flag} is {value:,} bases; no more than {LONGEST:,} are cut")
+                raise SettingsError(f"--{name} is {value:,} bases; no more than {LONGEST:,} are cut")
         if self.upstream + self.downstream == 0:
             raise SettingsError("--upstream and --downstream are both 0; a window needs at least one base")
         if not 0 <= self.max_n <= 1:
@@ -231,9 +213,9 @@ class DatasetSettings:
     seed: int = SEED
 
     def __post_init__(self) -> None:
-        if self.task == "regression" and (self.threshold is not None or self.direction is not None):
-            given = "--threshold" if self.threshold is not None else "--direction"
-            raise SettingsError(f"{given} belongs to the binary task; add --task binary or leave it out")
+        for name in ("threshold", "direction") if self.task == "regression" else ():
+            if getattr(self, name) is not None:
+                raise SettingsError(f"--{name} belongs to the binary task; add --task binary or leave it out")
         if self.threshold is not None and not 0 <= self.threshold < float("inf"):
             raise SettingsError(f"--threshold must be 0 or more, not {self.threshold:g}")
         if self.max_padj is not None and not 0 < self.max_padj <= 1:

@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +37,7 @@ from bioattn.text import counted, percentage, quoted
 LOGGER = logging.getLogger("bioattn")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneSplit:
+class GeneSplit(NamedTuple):
     """The side of each gene and the leakage between the sides."""
 
     sides: NDArray[np.uint8]
@@ -85,12 +83,7 @@ def split_genes(
         description["transcription_units"] = _report_units(units)
     if kind is None and table is None:
         LOGGER.info("all genes are in training; only treatments are held out")
-        return GeneSplit(
-            sides=np.full(len(chrom), TRAIN, dtype=np.uint8),
-            description=description,
-            leakage=[],
-            unit_notes=notes,
-        )
+        return GeneSplit(np.full(len(chrom), TRAIN, dtype=np.uint8), description, [], notes)
     paralogues = None if proteins is None else _paralogues(promoters, proteins)
     links = promoter_links(codes)
     if table is not None:
@@ -129,13 +122,26 @@ def split_genes(
         sides = split_by_group(groups, holdouts, settings.seed, str(kind))
     else:
         sides = split_by_group(units, holdouts, settings.seed, str(kind))
-    _refuse_parted_units(promoters, together, sides)
+    for other, one in enumerate(first_of_unit.tolist()):
+        if sides[one] != sides[other]:
+            raise BioattnError(
+                f"{promoters[one].gene_id!r} and {promoters[other].gene_id!r} are of one "
+                f"transcription unit but in {SPLIT_NAMES[sides[one]]} and {SPLIT_NAMES[sides[other]]}; give a "
+                "split that keeps them together, or make the promoters without --operons"
+            )
     leakage = measure_leakage(sides, links, chrom, start, end, paralogues)
     for figure in leakage:
         LOGGER.info(figure.sentence())
     if kind is Split.RANDOM:
-        LOGGER.warning(_random_warning(leakage))
-    return GeneSplit(sides=sides, description=description, leakage=leakage, unit_notes=notes)
+        shares = [f.shared_kmers for f in leakage if (f.side, f.against) == ("test", "train")]
+        here = "".join(
+            f" (here {percentage(share)} of test promoters share sequence with one)" for share in shares
+        )
+        LOGGER.warning(
+            f"--split random does not keep test promoters apart from their relatives in training{here}, so scores "
+            "come out too good; use --split homology or chromosome for figures you report"
+        )
+    return GeneSplit(sides, description, leakage, notes)
 
 
 def _report_units(units: NDArray[np.int64]) -> dict[str, int]:
@@ -149,21 +155,6 @@ def _report_units(units: NDArray[np.int64]) -> dict[str, int]:
         "not the first of theirs, so their windows may hold no promoter; they are kept, and the audit tells them"
     )
     return figures
-
-
-def _refuse_parted_units(
-    promoters: Sequence[Promoter],
-    together: tuple[NDArray[np.int64], NDArray[np.int64]],
-    sides: NDArray[np.uint8],
-) -> None:
-    """Raises: BioattnError for two genes of a transcription unit on two sides. together: pairs of one unit."""
-    for first, second in zip(*together, strict=True):
-        if sides[first] != sides[second]:
-            raise BioattnError(
-                f"{promoters[first].gene_id!r} and {promoters[second].gene_id!r} are of one "
-                f"transcription unit but in {SPLIT_NAMES[sides[first]]} and {SPLIT_NAMES[sides[second]]}; give a "
-                "split that keeps them together, or make the promoters without --operons"
-            )
 
 
 def _kind(settings: DatasetSettings, holdouts: Sequence[Holdout], chrom: Sequence[str]) -> Split | None:
@@ -202,17 +193,6 @@ def _paralogues(promoters: Sequence[Promoter], proteins: Mapping[str, str]) -> L
     first, second = gene[links.first], gene[links.second]
     different = first != second
     return Links(first[different], second[different], links.share[different])
-
-
-def _random_warning(leakage: Sequence[Leakage]) -> str:
-    test = next((f for f in leakage if f.side == "test" and f.against == "train"), None)
-    measured = ""
-    if test is not None:
-        measured = f" (here {percentage(test.shared_kmers)} of test promoters share sequence with one)"
-    return (
-        f"--split random does not keep test promoters apart from their relatives in training{measured}, so scores "
-        "come out too good; use --split homology or chromosome for figures you report"
-    )
 
 
 def unit_notes(promoters: Sequence[Promoter]) -> dict[str, str]:

@@ -4,7 +4,7 @@ Promoters are related by shared k-mers, overlap, or paralogous genes. A split th
 does not let a model look up in training what it is tested on. Leakage is measured the same way for every split.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -25,7 +25,7 @@ DEFAULT_K = 14
 """Long enough that two unrelated promoters rarely share one (4^14 / 2 = 134 million canonical 14-mers)."""
 
 ROWS_AT_ONCE = 1024
-_NONE = np.iinfo(np.int32).max
+_NONE = np.int32(np.iinfo(np.int32).max)
 
 
 def distinct_kmers(
@@ -44,7 +44,17 @@ def distinct_kmers(
     counts = np.zeros(len(codes_GL) + 1, dtype=np.int64)
     parts = []
     for first in range(0, len(codes_GL), ROWS_AT_ONCE):
-        rows = np.sort(_kmers_of_rows(codes_GL[first : first + ROWS_AT_ONCE], k), axis=1)
+        part_GL = codes_GL[first : first + ROWS_AT_ONCE]
+        places = max(0, codes_GL.shape[1] - k + 1)
+        forward, backward = np.zeros((2, len(part_GL), places), dtype=np.int32)
+        unknown = np.zeros((len(part_GL), places), dtype=np.bool_)
+        for offset in range(k):
+            column = part_GL[:, offset : offset + places]
+            unknown |= column > 3
+            base = (column & 3).astype(np.int32)
+            forward = (forward << 2) | base
+            backward |= (3 - base) << (2 * offset)
+        rows = np.sort(np.where(unknown, _NONE, np.minimum(forward, backward)), axis=1)
         new = rows != _NONE
         new[:, 1:] &= rows[:, 1:] != rows[:, :-1]
         counts[first + 1 : first + 1 + len(rows)] = new.sum(axis=1)
@@ -90,24 +100,6 @@ def is_low_complexity(kmers: NDArray[np.int32], k: int) -> NDArray[np.bool_]:
         triplets[:, position] = (kmers >> (2 * position)) & 63
     triplets.sort(axis=1)
     return np.asarray((triplets[:, 1:] != triplets[:, :-1]).sum(axis=1) + 1 < 6)
-
-
-def _kmers_of_rows(codes_GL: NDArray[np.uint8], k: int) -> NDArray[np.int32]:
-    """Canonical k-mer at each position, (promoters, bases - k + 1); the largest int32 where there is an N."""
-    genes, bases = codes_GL.shape
-    places = max(0, bases - k + 1)
-    forward = np.zeros((genes, places), dtype=np.int32)
-    backward = np.zeros((genes, places), dtype=np.int32)
-    unknown = np.zeros((genes, places), dtype=np.bool_)
-    for offset in range(k):
-        column = codes_GL[:, offset : offset + places]
-        unknown |= column > 3
-        base = (column & 3).astype(np.int32)
-        forward = (forward << 2) | base
-        backward |= (3 - base) << (2 * offset)
-    kmers = np.minimum(forward, backward)
-    kmers[unknown] = _NONE
-    return kmers
 
 
 MIN_SHARE = 0.1
@@ -250,31 +242,20 @@ def _links(
         matrix = sparse.csr_matrix((ones, (rows, columns)), shape=shape)
         sample = place < most
         partners = sparse.csr_matrix((ones[sample], (rows[sample], columns[sample])), shape=shape)
-        parts += _shared_pairs(matrix, partners, sizes, least, min_common)
+        transposed = partners.T.tocsr()
+        able = np.flatnonzero(matrix.getnnz(axis=1) >= np.maximum(min_common, least * sizes))
+        for begin in range(0, len(able), ROWS_AT_ONCE):
+            some = able[begin : begin + ROWS_AT_ONCE]
+            common = (matrix[some] @ transposed).tocoo()
+            first, second = some[common.row], common.col.astype(np.int64)
+            share = common.data / np.maximum(1, sizes[first])
+            keep = (first != second) & (share >= least) & (common.data >= min_common)
+            parts.append(Links(first[keep], second[keep], share[keep].astype(np.float32)))
     return Links(
         np.concatenate([np.zeros(0, np.int64), *(part.first for part in parts)]),
         np.concatenate([np.zeros(0, np.int64), *(part.second for part in parts)]),
         np.concatenate([np.zeros(0, np.float32), *(part.share for part in parts)]),
     )
-
-
-def _shared_pairs(
-    matrix: sparse.csr_matrix,
-    partners: sparse.csr_matrix,
-    sizes: NDArray[np.int64],
-    min_share: float,
-    min_common: int,
-) -> Iterator[Links]:
-    """Pairs of a row of `matrix` and one of `partners` that share enough of the first one's k-mers."""
-    transposed = partners.T.tocsr()
-    able = np.flatnonzero(matrix.getnnz(axis=1) >= np.maximum(min_common, min_share * sizes))
-    for begin in range(0, len(able), ROWS_AT_ONCE):
-        rows = able[begin : begin + ROWS_AT_ONCE]
-        common = (matrix[rows] @ transposed).tocoo()
-        first, second = rows[common.row], common.col.astype(np.int64)
-        share = common.data / np.maximum(1, sizes[first])
-        keep = (first != second) & (share >= min_share) & (common.data >= min_common)
-        yield Links(first[keep], second[keep], share[keep].astype(np.float32))
 
 
 def _protein_kmers(proteins: Sequence[str], k: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -400,10 +381,7 @@ def nearest_correlation(
     """
     if not len(against) or not len(treatments):
         return np.full(len(treatments), np.nan)
-    mine, theirs = (
-        _standardised(targets[np.ix_(gene_rows, treatments)]),
-        _standardised(targets[np.ix_(gene_rows, against)]),
-    )
+    mine, theirs = (_standardised(targets[np.ix_(gene_rows, each)]) for each in (treatments, against))
     correlation = mine.T @ theirs
     best = np.where(np.isnan(correlation), -np.inf, correlation).max(axis=1)
     return np.where(np.isneginf(best), np.nan, best)

@@ -2,8 +2,8 @@
 
 Every metric is one number per treatment (or per gene) over the entries that were measured; tables are summarised
 by the median, so that a few odd arrays do not carry the result. Metrics that enter intervals take optional
-weights: how often each gene was drawn, one row per resample. The point estimate is a single row of ones, a
-bootstrap (`bioattn.promoters.response_metrics`) many rows of counts, and both run through the same lines.
+weights (resamples, genes): how often each gene was drawn, one row per resample. The point estimate is a single row
+of ones, a bootstrap many rows of counts, and both run through the same lines.
 
 Conventions, the same throughout:
 - truth has shape (genes, treatments), NaN where not measured; the prediction has the same shape, and a NaN in it
@@ -36,27 +36,8 @@ CONSTANT_VARIANCE = 1e-13
 
 
 def checked(truth: ArrayLike, prediction: ArrayLike) -> tuple[Floats, Floats]:
-    """Both tables as float64. Raises: BioattnError unless they are two tables of one shape."""
-    truth_GT, prediction_GT = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
-    if truth_GT.ndim != 2 or truth_GT.shape != prediction_GT.shape:
-        raise BioattnError(
-            f"truth has shape {truth_GT.shape} and prediction {prediction_GT.shape}; "
-            "both must be genes × treatments"
-        )
-    return truth_GT, prediction_GT
-
-
-def weights_or_ones(weights: ArrayLike | None, num_genes: int) -> Floats:
-    """The weights as float64, or one row of ones. Raises: BioattnError when they are for other genes."""
-    if weights is None:
-        return np.ones((1, num_genes))
-    weights_BG = np.asarray(weights, np.float64)
-    if weights_BG.ndim != 2 or weights_BG.shape[1] != num_genes:
-        raise BioattnError(f"weights have shape {weights_BG.shape} but must have (resamples, {num_genes})")
-    return weights_BG
-
-
-# --- correlation and error ---------------------------------------------------------------------------------------
+    """Both tables (genes, treatments) as float64."""
+    return np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
 
 
 def pearson(truth: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None = None) -> Floats:
@@ -65,7 +46,7 @@ def pearson(truth: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None =
     measured_GT = ~np.isnan(truth_GT)
     truth_GT = _centred(truth_GT, measured_GT)
     prediction_GT = _centred(prediction_GT, measured_GT, CONSTANT * _largest(truth_GT))
-    weights_BG = weights_or_ones(weights, len(truth_GT))
+    weights_BG = np.ones((1, len(truth_GT))) if weights is None else np.asarray(weights, np.float64)
     count_BT = weights_BG @ measured_GT.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean_truth_BT = weights_BG @ truth_GT / count_BT
@@ -122,7 +103,7 @@ def mean_squared_error(truth: ArrayLike, prediction: ArrayLike, weights: ArrayLi
     """Mean squared error over genes, per treatment: shape=(resamples, treatments), one row without weights."""
     truth_GT, prediction_GT = checked(truth, prediction)
     measured_GT = ~np.isnan(truth_GT)
-    weights_BG = weights_or_ones(weights, len(truth_GT))
+    weights_BG = np.ones((1, len(truth_GT))) if weights is None else np.asarray(weights, np.float64)
     squared_GT = np.where(measured_GT, np.square(truth_GT - prediction_GT), 0.0)
     with np.errstate(invalid="ignore"):
         error_BT: Floats = weights_BG @ squared_GT / (weights_BG @ measured_GT.astype(np.float64))
@@ -140,9 +121,6 @@ def r_squared(truth: ArrayLike, prediction: ArrayLike) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         explained_T: Floats = 1.0 - mean_squared_error(truth_GT, prediction_GT)[0] / spread_T
     return np.where(spread_T > 0.0, explained_T, np.nan)
-
-
-# --- ranking -----------------------------------------------------------------------------------------------------
 
 
 def auroc(labels: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> Floats:
@@ -182,7 +160,7 @@ def _area_per_treatment(
 ) -> Floats:
     """Run `area` on the weights of positives and negatives at each distinct score, ascending, per treatment."""
     labels_GT, scores_GT = checked(labels, scores)
-    weights_BG = weights_or_ones(weights, len(labels_GT))
+    weights_BG = np.ones((1, len(labels_GT))) if weights is None else np.asarray(weights, np.float64)
     areas_BT = np.full((len(weights_BG), labels_GT.shape[1]), np.nan)
     for treatment in range(labels_GT.shape[1]):
         measured = np.flatnonzero(~np.isnan(labels_GT[:, treatment]))
@@ -198,9 +176,6 @@ def _area_per_treatment(
         with np.errstate(divide="ignore", invalid="ignore"):
             areas_BT[:, treatment] = area(positive_BK, negative_BK)
     return areas_BT
-
-
-# --- the treatment-specific part ---------------------------------------------------------------------------------
 
 
 class SharedAxis(NamedTuple):
@@ -240,9 +215,11 @@ class SharedAxis(NamedTuple):
         return specific_GT
 
 
-def fit_shared_axis(
-    train_targets: ArrayLike, max_iterations: int = 500, tolerance: float = 1e-9
-) -> SharedAxis:
+MAX_ITERATIONS = 500
+TOLERANCE = 1e-9
+
+
+def fit_shared_axis(train_targets: ArrayLike) -> SharedAxis:
     """First principal component over treatments of training targets with missing entries.
 
     Alternating least squares on the measured entries only (no imputation); without missing values it is the power
@@ -254,7 +231,7 @@ def fit_shared_axis(
     """
     targets_GT = np.asarray(train_targets, np.float64)
     measured_GT = ~np.isnan(targets_GT)
-    if targets_GT.ndim != 2 or not measured_GT.any():
+    if not measured_GT.any():
         raise BioattnError("the training targets hold no measured value; the shared axis cannot be fitted")
     mean_T = np.where(measured_GT, targets_GT, 0.0).sum(axis=0) / np.maximum(measured_GT.sum(axis=0), 1)
     deviation_GT = np.where(measured_GT, targets_GT - mean_T, 0.0)
@@ -265,22 +242,19 @@ def fit_shared_axis(
     if np.linalg.norm(loading_T) <= CONSTANT * np.linalg.norm(deviation_GT) ** 2:  # genes' means are all 0
         loading_T = deviation_GT[np.argmax(np.square(deviation_GT).sum(axis=1))]
     loading_T = loading_T / np.linalg.norm(loading_T)
-    for _ in range(max_iterations):
+    for _ in range(MAX_ITERATIONS):
         score_G = _ratio(deviation_GT @ loading_T, mask_GT @ loading_T**2)
         updated_T = _ratio(score_G @ deviation_GT, score_G**2 @ mask_GT)
         updated_T /= np.linalg.norm(updated_T)
         change = np.abs(updated_T - loading_T).max()
         loading_T = updated_T
-        if change < tolerance:
+        if change < TOLERANCE:
             break
     return SharedAxis(mean_T, loading_T if loading_T.sum() >= 0.0 else -loading_T)
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0.0)
-
-
-# --- summaries ---------------------------------------------------------------------------------------------------
 
 
 def median(values_BN: Floats) -> Floats:
@@ -378,9 +352,9 @@ def resampled(statistic: Statistic, num_genes: int, resamples: int = 1000, seed:
     return np.concatenate(values)
 
 
-def interval(values: Floats, level: float = 0.95) -> Estimate:
+def interval(values: Floats) -> Estimate:
     """The estimate from `resampled` values (or the difference of two): resamples without a value are left out."""
-    tail = 50.0 * (1.0 - level)
+    tail = 50.0 * (1.0 - 0.95)
     finite = values[1:][~np.isnan(values[1:])]
     low, high = np.percentile(finite, [tail, 100.0 - tail]) if len(finite) else (np.nan, np.nan)
     return Estimate(float(values[0]), float(low), float(high))

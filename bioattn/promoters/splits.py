@@ -22,6 +22,9 @@ LOGGER = logging.getLogger("bioattn")
 DEFAULT_SHARE = 0.1
 """Part of the genes, or treatments, held out for validation and again for test when nothing is said."""
 
+DEFAULT_BLOCK = 200_000
+"""Bases of a block."""
+
 MIN_CHROMOSOMES = 5
 """With fewer chromosomes than this the split is by homology unless --split says otherwise."""
 
@@ -231,7 +234,16 @@ def split_by_group(
     """
     shares = {TEST: DEFAULT_SHARE, VALIDATION: DEFAULT_SHARE}
     for holdout in holdouts:
-        shares[holdout.side] = _fraction(holdout, name, words)
+        try:
+            share = float(holdout.text or "0")
+        except ValueError:
+            share = -1.0
+        if not 0 <= share < 1:
+            raise SettingsError(
+                f"--holdout {SPLIT_NAMES[holdout.side]}={holdout.text}: with --split {name} a fraction of the "
+                f"{words.noun}s is needed, such as test=0.1; names need --split {words.by_name}"
+            )
+        shares[holdout.side] = share
     if sum(shares.values()) >= 1:
         raise SettingsError(
             f"--holdout: {sum(shares.values()):g} of the {words.noun}s held out leaves none for training"
@@ -330,19 +342,3 @@ def _chromosomes_near(
         chosen.append(best)
         total += sizes[best]
     return chosen
-
-
-def _fraction(holdout: Holdout, name: str, words: SplitWords) -> float:
-    try:
-        share = float(holdout.text or "0")
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise SettingsError(
-            f"--holdout {SPLIT_NAMES[holdout.side]}={holdout.text}: with --split {name} a fraction of the "
-            f"{words.noun}s is needed, such as test=0.1; names need --split {words.by_name}"
-        )
-    return share
-
-
-DEFAULT_BLOCK = 200_000

@@ -77,7 +77,6 @@ class PositionBias(StrEnum):
     """What a head of `cross` adds to its logits for the distance from the anchor."""
 
     NONE = "none"
-    """Nothing."""
     SHARED = "shared"
     """A learned number for each bin."""
     TREATMENT = "treatment"
@@ -105,11 +104,9 @@ class Strand(StrEnum):
     """On which strands the k-mers of the ridges in windows are counted."""
 
     AUTO = "auto"
-    """As predicts validation genes better."""
     BOTH = "both"
     """A k-mer and its reverse complement are one: enhancers, most factors of eukaryotes."""
     FORWARD = "forward"
-    """The strand of the gene alone: bacteria and reporters with a direction."""
 
 
 class Activation(StrEnum):
@@ -228,6 +225,8 @@ class PromoterModelConfig:
         )
         require(self, sizes, lambda value: value >= 1, "be at least 1")
         require(self, ("key_layers",), lambda value: value >= 0, "not be negative")
+        kmers = "lie in 1..8 (a vector is learned for each k-mer)"
+        require(self, ("kmer",), lambda value: 1 <= value <= 8, kmers)
         shares = ("dropout", "kmer_dropout", "stem_dropout", "concat_dropout")
         require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
         for wrong, sentence in (*self._mistakes(), *self._mistakes_of_conditioning()):
@@ -268,10 +267,6 @@ class PromoterModelConfig:
         yield (
             self.length < self.pool,
             f"the promoters have {self.length} bases, less than one bin of pool = {self.pool}",
-        )
-        yield (
-            not 1 <= self.kmer <= 8,
-            f"kmer is {self.kmer}; it must lie in 1..8 (a vector is learned for each k-mer)",
         )
 
     def _mistakes_of_conditioning(self) -> Iterator[tuple[bool, str]]:
@@ -364,7 +359,6 @@ class FirstFilters(StrEnum):
     """What the first layer's filters are before training."""
 
     KMERS = "kmers"
-    """Half of them k-mers that the responses of the training genes follow, if there are any; the rest random."""
     RANDOM = "random"
 
 
