@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import (
+    Row,
     TableReader,
     is_missing,
     is_number,
@@ -146,7 +147,12 @@ def read_responses(
     for source in sources:
         path, name = source if isinstance(source, ResponseSource) else ResponseSource(source)
         if path.is_file() and h5py.is_hdf5(path):
-            _read_anndata(path, stated, promoters, tables)
+            column = next(iter(stated.treatment), None)
+            table = read_expression(path, stated.sheet, column, stated.gene, promoters)
+            genes = [tables.genes.setdefault(gene, len(tables.genes)) for gene in table.index]
+            treatments = [tables.treatment(treatment, path, alone=True) for treatment in table.columns]
+            cells = np.ix_(np.array(genes, dtype=int), np.array(treatments, dtype=int))
+            tables.blocks.append((cells, Measured(values=table.to_numpy(np.float64))))
         else:
             _read_table(path, name, stated, promoters, tables)
     if not tables.treatments:
@@ -191,19 +197,17 @@ def _read_table(
     refuse_duplicate_columns(reader)
     if not reader.sample:
         raise FormatError(f"{path}: the table has a header but no rows")
-    roles, earlier = find_columns(reader, stated, promoters), len(tables.genes)
+    roles, header, earlier = find_columns(reader, stated, promoters), reader.header, len(tables.genes)
     if name is not None and roles.layout is not Layout.CONTRAST:
         raise BioattnError(
             f"{path}: the name {name!r} was given, but this is a {roles.layout} table that names its treatments "
             "itself; --layout contrast says otherwise"
         )
     LOGGER.info(_described(reader, roles))
-    _take_limits(reader, roles)
-    without_id: list[int] = []
-    if roles.layout is Layout.WIDE:
-        rows = _read_wide(reader, roles, tables, without_id)
-    else:
-        rows = _read_cells(reader, roles, tables, name or file_stem(path), without_id)
+    columns = [i for i in (*roles.values, roles.standard_error, roles.padj) if i is not None]
+    _take_limits(reader, columns)
+    rows = [(line, cells) for line, cells in reader.rows() if not is_missing(cells[roles.gene])]
+    without_id = [line for line, cells in reader.rows() if is_missing(cells[roles.gene])]
     if without_id:
         LOGGER.warning(
             f"{path}: left out {counted(len(without_id), 'row')} without a gene id, first at line {without_id[0]}"
@@ -214,7 +218,40 @@ def _read_table(
             f"first at line {reader.repeated_headers[0]}"
         )
     if not rows:
-        raise FormatError(f"{path}: no row has a gene id in column {reader.header[roles.gene] or 1!r}")
+        raise FormatError(f"{path}: no row has a gene id in column {header[roles.gene] or 1!r}")
+    treatments = []
+    if roles.layout is not Layout.WIDE:
+        for line, cells in rows:
+            if empty := [header[i] for i in roles.treatment if cells[i].lower() in NO_CATEGORY]:
+                raise FormatError(f"{path}:{line}: no treatment in column {empty[0]!r}")
+            treatment = "_".join(cells[i] for i in roles.treatment) or name or file_stem(path)
+            treatments.append(tables.treatment(treatment, path, alone=not roles.treatment))
+    if roles.effect:
+        _drop_effects_without_value(path, rows, roles)
+    table = np.stack([_numbers(f"{path}:{line}", header, cells, columns) for line, cells in rows])
+    genes = np.array([tables.genes.setdefault(cells[roles.gene], len(tables.genes)) for _, cells in rows])
+    if roles.layout is Layout.WIDE:
+        named = np.array([bool(header[index]) for index in columns])
+        if not np.isnan(table[:, ~named]).all():
+            bad = next(index for index in columns if not header[index])
+            raise FormatError(f"{path}:{reader.header_line}: column {bad + 1} has values but no name")
+        treatments = [tables.treatment(header[i], path, alone=True) for i in columns if header[i]]
+        tables.blocks.append((np.ix_(genes, np.array(treatments)), Measured(values=table[:, named])))
+    else:
+        more = {}
+        for quantity, index, high in (
+            ("standard_error", roles.standard_error, np.inf),
+            ("padj", roles.padj, 1.0),
+        ):
+            if index is not None:
+                more[quantity] = values = table[:, columns.index(index)]
+                for row in np.flatnonzero((values < 0) | (values > high))[:1]:
+                    limits = "below 0" if values[row] < 0 else f"above {high:g}"
+                    raise FormatError(
+                        f"{path}:{rows[row][0]}, column {header[index]!r}: {values[row]:g} is {limits}, which "
+                        "this quantity cannot be"
+                    )
+        tables.blocks.append(((genes, np.array(treatments)), Measured(values=table[:, 0], **more)))
     dates = list(filter(_DATE.fullmatch, itertools.islice(tables.genes, earlier, None)))
     if dates:
         LOGGER.warning(
@@ -223,116 +260,44 @@ def _read_table(
         )
 
 
-def _read_anndata(path: Path, stated: ResponseColumns, promoters: GeneNames | None, tables: _Tables) -> None:
-    table = read_expression(path, stated.sheet, next(iter(stated.treatment), None), stated.gene, promoters)
-    genes = np.array([tables.genes.setdefault(gene, len(tables.genes)) for gene in table.index], dtype=int)
-    treatments = np.array([tables.treatment(name, path, alone=True) for name in table.columns], dtype=int)
-    places = genes[:, None], treatments[None]
-    tables.blocks.append((places, Measured(values=table.to_numpy(np.float64))))
-
-
-def _take_limits(reader: TableReader, roles: ColumnRoles) -> None:
+def _take_limits(reader: TableReader, columns: Sequence[int]) -> None:
     """Replace values such as `>10` and adjusted p such as `<0.001` by these limits, with a warning."""
-    columns = [index for index in (*roles.values, roles.standard_error, roles.padj) if index is not None]
-    limits = Counter[int]()
-    examples: dict[int, str] = {}
+    limits: dict[int, list[str]] = {}
     for _, cells in reader.kept_rows():
         for index in columns:
             if (limit := limit_of(cells[index])) is not None:
-                examples.setdefault(index, cells[index])
+                limits.setdefault(index, []).append(cells[index])
                 cells[index] = limit
-                limits[index] += 1
-    for index, number in limits.items():
+    for index, found in limits.items():
         LOGGER.warning(
-            f"{reader.path}: {counted(number, 'cell')} of {reader.header[index]!r} such as {examples[index]!r} "
-            f"{'is' if number == 1 else 'are'} read as the limit itself; write NA to leave them out"
+            f"{reader.path}: {counted(len(found), 'cell')} of {reader.header[index]!r} such as {found[0]!r} "
+            f"{'is' if len(found) == 1 else 'are'} read as the limit itself; write NA to leave them out"
         )
 
 
-def _read_wide(reader: TableReader, roles: ColumnRoles, tables: _Tables, without_id: list[int]) -> int:
-    path, header, columns = reader.path, reader.header, roles.values
-    genes: list[int] = []
-    rows: list[NDArray[np.float64]] = []
-    for line, cells in reader.rows():
-        if is_missing(cells[roles.gene]):
-            without_id.append(line)
-            continue
-        genes.append(tables.genes.setdefault(cells[roles.gene], len(tables.genes)))
-        chosen = [cells[index] for index in columns]
-        rows.append(parse_numbers(chosen, _place(path, line, header, columns)))
-    if not rows:
-        return 0
-    values = np.stack(rows)
-    named = np.array([bool(header[index]) for index in columns])
-    if not np.isnan(values[:, ~named]).all():
-        bad = next(index for index in columns if not header[index])
-        raise FormatError(f"{path}:{reader.header_line}: column {bad + 1} has values but no name")
-    treatments = [tables.treatment(header[index], path, alone=True) for index in columns if header[index]]
-    places = np.array(genes)[:, None], np.array(treatments)[None]
-    tables.blocks.append((places, Measured(values=values[:, named])))
-    return len(rows)
-
-
-def _read_cells(
-    reader: TableReader, roles: ColumnRoles, tables: _Tables, name: str, without_id: list[int]
-) -> int:
-    """Long and contrast tables: one value, its standard error and adjusted p per row."""
-    path, header = reader.path, reader.header
-    columns = tuple(i for i in (*roles.values, roles.standard_error, roles.padj) if i is not None)
-    genes: list[int] = []
-    treatments: list[int] = []
-    numbers: list[NDArray[np.float64]] = []
-    lines: list[int] = []
+def _drop_effects_without_value(path: Path, rows: Sequence[Row], roles: ColumnRoles) -> None:
+    """Empty the cells of effects that are infinite or that Cuffdiff did not test, with a warning."""
     without_value: Counter[str] = Counter()
-    for line, cells in reader.rows():
-        if is_missing(cells[roles.gene]):
-            without_id.append(line)
-            continue
-        if empty := [header[i] for i in roles.treatment if cells[i].lower() in NO_CATEGORY]:
-            raise FormatError(f"{path}:{line}: no treatment in column {empty[0]!r}")
-        treatment = "_".join(cells[i] for i in roles.treatment) or name
-        if roles.effect:
-            value, status = cells[roles.values[0]], "OK" if roles.status is None else cells[roles.status]
-            if is_number(value) and abs(float(value)) > LARGEST_EFFECT:
-                status = "infinite"
-            if status != "OK":
-                without_value[status] += 1
-                cells = [*cells[: roles.values[0]], "", *cells[roles.values[0] + 1 :]]
-        lines.append(line)
-        genes.append(tables.genes.setdefault(cells[roles.gene], len(tables.genes)))
-        treatments.append(tables.treatment(treatment, path, alone=not roles.treatment))
-        numbers.append(parse_numbers([cells[i] for i in columns], _place(path, line, header, columns)))
-    if not numbers:
-        return 0
+    (column,) = roles.values
+    for _, cells in rows:
+        status = "OK" if roles.status is None else cells[roles.status]
+        if is_number(cells[column]) and abs(float(cells[column])) > LARGEST_EFFECT:
+            status = "infinite"
+        if status != "OK":
+            without_value[status] += 1
+            cells[column] = ""
     if without_value:
         said = ", ".join(f"{reason} {number:,}" for reason, number in without_value.items())
         LOGGER.warning(f"{path}: effects that are infinite or were not tested are missing ({said})")
-    table = np.stack(numbers)
-    error = table[:, columns.index(roles.standard_error)] if roles.standard_error is not None else None
-    padj = table[:, columns.index(roles.padj)] if roles.padj is not None else None
-    if error is not None and roles.standard_error is not None:
-        _check_range(path, header[roles.standard_error], error, lines, np.inf)
-    if padj is not None and roles.padj is not None:
-        _check_range(path, header[roles.padj], padj, lines, 1.0)
-    places = np.array(genes), np.array(treatments)
-    tables.blocks.append((places, Measured(values=table[:, 0], standard_error=error, padj=padj)))
-    return len(genes)
 
 
-def _check_range(
-    path: Path, column: str, values: NDArray[np.float64], lines: Sequence[int], high: float
-) -> None:
-    outside = np.flatnonzero((values < 0) | (values > high))
-    if outside.size:
-        row = int(outside[0])
-        limits = "below 0" if values[row] < 0 else f"above {high:g}"
-        raise FormatError(
-            f"{path}:{lines[row]}, column {column!r}: {values[row]:g} is {limits}, which this quantity cannot be"
-        )
-
-
-def _place(path: Path, line: int, header: Sequence[str], columns: Sequence[int]) -> Callable[[int], str]:
-    return lambda i: f"{path}:{line}, column {header[columns[i]] or columns[i] + 1!r}"
+def _numbers(
+    where: str, header: Sequence[str], cells: Sequence[str], columns: Sequence[int]
+) -> NDArray[np.float64]:
+    """The numbers of a row in some columns."""
+    return parse_numbers(
+        [cells[i] for i in columns], lambda i: f"{where}, column {header[columns[i]] or columns[i] + 1!r}"
+    )
 
 
 def _described(reader: TableReader, roles: ColumnRoles) -> str:
