@@ -209,18 +209,29 @@ def match_ids(promoter_ids: Sequence[str], ids: Sequence[str]) -> tuple[NDArray[
 def read_units(genes: Sequence[Gene], operons: str) -> dict[str, str]:
     """The transcription unit of each gene that shares one, named by a gene of it.
 
-    operons: the largest distance for `units_by_distance`, or a table with the columns `gene` and `unit`. Units of
-    the table that share a gene are one.
+    operons: the largest number of bases between neighbours on one strand that are of one unit (genes that overlap
+    are, genes on the other strand do not count; a gene with several places or without a strand has no unit), or a
+    table with the columns `gene` and `unit`. Units of the table that share a gene are one.
     """
+    units: list[list[str]] = []
     if operons.isdecimal():
-        units = units_by_distance(genes, int(operons))
+        last, reached = ("", ""), 0
+        usable = [gene for gene in genes if not gene.problem and gene.place.strand in STRANDS]
+        for gene in sorted(usable, key=lambda gene: (gene.place.chrom, gene.place.strand, gene.place.start)):
+            strand = (gene.place.chrom, gene.place.strand)
+            if strand != last or gene.place.start - reached > int(operons):
+                units.append([])
+                reached = 0
+            units[-1].append(gene.gene_id)
+            last, reached = strand, max(reached, gene.place.end)
+        units = [unit for unit in units if len(unit) > 1]
     else:
         reader = open_table(Path(operons))
-        gene, unit = reader.column("gene", "--operons"), reader.column("unit", "--operons")
+        named_in, unit_in = reader.column("gene", "--operons"), reader.column("unit", "--operons")
         members: dict[str, list[str]] = {}
         annotated = GeneNames([each.gene_id for each in genes], [each.name for each in genes])
         for _, cells in reader.rows():
-            members.setdefault(cells[unit], []).append(annotated.id_of(cells[gene]))
+            members.setdefault(cells[unit_in], []).append(annotated.id_of(cells[named_in]))
         units = list(members.values())
         known, named = [gene.gene_id for gene in genes], [name for unit in units for name in unit]
         if not set(known) & set(named):
@@ -234,23 +245,3 @@ def read_units(genes: Sequence[Gene], operons: str) -> dict[str, str]:
         earlier = [name for name, unit_name in names.items() if unit_name in joined]
         names |= dict.fromkeys([*together, *earlier], together[0])
     return names
-
-
-def units_by_distance(genes: Sequence[Gene], distance: int) -> list[list[str]]:
-    """Join neighbours on one strand of a chromosome with at most `distance` bases between them.
-
-    Genes that overlap are joined too; genes on the other strand do not count. A gene with several places or
-    without a strand is left out, and so are units of a single gene.
-    """
-    units: list[list[str]] = []
-    last: tuple[str, str] | None = None
-    reached = 0
-    usable = [gene for gene in genes if not gene.problem and gene.place.strand in STRANDS]
-    for gene in sorted(usable, key=lambda gene: (gene.place.chrom, gene.place.strand, gene.place.start)):
-        strand = (gene.place.chrom, gene.place.strand)
-        if strand != last or gene.place.start - reached > distance:
-            units.append([])
-            reached = 0
-        units[-1].append(gene.gene_id)
-        last, reached = strand, max(reached, gene.place.end)
-    return [unit for unit in units if len(unit) > 1]

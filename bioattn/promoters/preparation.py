@@ -34,7 +34,6 @@ from bioattn.promoters.windows import (
     GeneSpans,
     Span,
     find_anchor,
-    trim_to_chromosome,
     trim_upstream,
     window_around,
 )
@@ -87,18 +86,18 @@ def summarise(rows: Sequence[AuditRow]) -> str:
 
 BLOCK = 2048
 NO_UTR_FRACTION = 0.95
+_IS_CIRCULAR = re.compile(r"\b(topology=circular|circular=(true|yes|y))\b", re.IGNORECASE)
 _FASTA_SUFFIXES = (".fasta", ".fa", ".fna", ".fas")
 
 
 @dataclass(frozen=True, slots=True)
 class PromoterFiles:
-    """The files one preparation writes."""
+    """The files one preparation writes; aliases only where names of chromosomes were to be found."""
 
     fasta: Path
     bed: Path
     audit: Path
     aliases: Path
-    """Only where names of chromosomes were to be found."""
 
     @classmethod
     def beside(cls, fasta: Path) -> "PromoterFiles":
@@ -180,16 +179,16 @@ def check_settings(annotation: Annotation, settings: WindowSettings) -> None:
                 "name cannot; choose another --id-attribute"
             )
     if annotation.format == "BED":
-        has_transcripts = any(gene.transcripts for gene in annotation.genes)
-        for requested, option in (
-            (settings.anchor == "cds" and not has_transcripts, "--anchor cds"),
-            (settings.feature == "mRNA" and not has_transcripts, "--feature mRNA"),
-            (bool(settings.biotypes) and not has_transcripts, "--biotype"),
-        ):
-            if requested:
-                raise BioattnError(
-                    f"{option}: {annotation.path} is BED, which says nothing about it (BED12 would)"
-                )
+        wanted = {
+            "--anchor cds": settings.anchor == "cds",
+            "--feature mRNA": settings.feature == "mRNA",
+            "--biotype": bool(settings.biotypes),
+        }
+        option = next((option for option, given in wanted.items() if given), None)
+        if option is not None and not any(gene.transcripts for gene in annotation.genes):
+            raise BioattnError(
+                f"{option}: {annotation.path} is BED, which says nothing about it (BED12 would)"
+            )
     present = Counter(gene.biotype for gene in annotation.genes if gene.biotype)
     for biotype in settings.biotypes:
         if biotype not in present:
@@ -199,8 +198,7 @@ def check_settings(annotation: Annotation, settings: WindowSettings) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(NamedTuple):
     """Where to cut one promoter; `row` is its audit row as far as known without the sequence."""
 
     number: int
@@ -225,7 +223,12 @@ class PromoterCutter:
         self.names = names
         self.settings = settings
         self.rows: list[AuditRow] = []
-        self.circular = _circular(annotation, genome, names, settings.circular)
+        for name in settings.circular:
+            if name not in genome.lengths and name not in names:
+                raise not_there("--circular", name, "the genome", "chromosome", genome.names)
+        self.circular = {names[chrom] for chrom in annotation.circular if chrom in names}
+        self.circular |= {each.name for each in genome.chromosomes if _IS_CIRCULAR.search(each.description)}
+        self.circular |= {names.get(name, name) for name in settings.circular}
         longest = settings.length + 2 * settings.flank
         self.around = {chrom for chrom in self.circular if genome.lengths[chrom] >= longest}
         """Chromosomes around whose origin windows go."""
@@ -261,10 +264,9 @@ class PromoterCutter:
                 planned = self._plan(number, gene)
                 if isinstance(planned, _Plan):
                     plans.append(planned)
-                    self.rows.append(planned.row)
-                else:
-                    self.rows.append(planned)
-            yield from self._cut(plans)
+                self.rows.append(planned.row if isinstance(planned, _Plan) else planned)
+            if plans:
+                yield from self._cut(plans)
             progress.advance(len(block))
 
     def _plan(self, number: int, gene: Gene) -> _Plan | AuditRow:
@@ -307,10 +309,10 @@ class PromoterCutter:
         reasons = []
         leaves = (start < 0 or end > chromosome_length) and row.chrom not in self.around
         if leaves and settings.boundary != "pad":
-            trimmed = trim_to_chromosome(start, end, row.strand, chromosome_length)
-            if settings.boundary == "drop" or trimmed is None:
+            # The downstream side is never cut: the anchor must keep its distance from the end of the sequence.
+            if settings.boundary == "drop" or (end > chromosome_length if row.strand == "+" else start < 0):
                 return row._replace(reason="boundary")
-            start, end = trimmed
+            start, end = max(start, 0), min(end, chromosome_length)
             reasons.append("boundary")
         flank = settings.flank
         near = self.spans.overlapping(row.chrom, start - flank, end + flank, number)
@@ -335,8 +337,6 @@ class PromoterCutter:
 
     def _cut(self, plans: Sequence[_Plan]) -> Iterator[Promoter]:
         """Read the windows of a block of genes at once; put the sequence figures into their audit rows."""
-        if not plans:
-            return
         flank, settings = self.settings.flank, self.settings
         starts = np.array([plan.full_start - flank for plan in plans], dtype=np.int64)
         numbers = self.genome.chromosome_numbers([plan.row.chrom for plan in plans])
@@ -381,21 +381,6 @@ class PromoterCutter:
             hidden[start:end] = False
         codes[hidden] = UNKNOWN
         return int(hidden[start:end].sum())
-
-
-_IS_CIRCULAR = re.compile(r"\b(topology=circular|circular=(true|yes|y))\b", re.IGNORECASE)
-
-
-def _circular(
-    annotation: Annotation, genome: Genome, names: dict[str, str], given: Sequence[str]
-) -> set[str]:
-    """The circular chromosomes, by annotation, FASTA description and --circular, as the genome calls them."""
-    for name in given:
-        if name not in genome.lengths and name not in names:
-            raise not_there("--circular", name, "the genome", "chromosome", genome.names)
-    stated = {names[chrom] for chrom in annotation.circular if chrom in names}
-    described = {each.name for each in genome.chromosomes if _IS_CIRCULAR.search(each.description)}
-    return stated | described | {names.get(name, name) for name in given}
 
 
 def _warn(cutter: PromoterCutter) -> None:

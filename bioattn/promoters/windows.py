@@ -39,26 +39,25 @@ class GeneAnchor(NamedTuple):
 
 def find_anchor(gene: Gene, settings: WindowSettings) -> GeneAnchor:
     """Find the anchor base of a gene by the rule at the top of this module."""
-    place = gene.place
-    if gene.problem:
-        return GeneAnchor(-1, "", gene.problem)
-    if place.start == place.end:
-        return GeneAnchor(-1, "", "zero_length")
-    if place.strand not in STRANDS:
-        return GeneAnchor(-1, "", "no_strand")
-    transcript = gene.representative(messenger_only=settings.feature == "mRNA")
-    if settings.feature == "mRNA" and transcript is None:
-        return GeneAnchor(-1, "", "no_mrna")
-    forward = place.strand == "+"
-    if settings.anchor == "cds":
-        if transcript is None or not transcript.cds_length:
-            return GeneAnchor(-1, "", "no_cds")
-        position = transcript.cds_start if forward else transcript.cds_end - 1
-        return GeneAnchor(position, transcript.transcript_id, "")
-    if settings.feature == "mRNA" and transcript is not None:
-        position = transcript.start if forward else transcript.end - 1
-        return GeneAnchor(position, transcript.transcript_id, "")
-    return GeneAnchor(place.start if forward else place.end - 1, "", "")
+    place, by_mrna = gene.place, settings.feature == "mRNA"
+    transcript = gene.representative(messenger_only=by_mrna)
+    reason = gene.problem
+    if not reason and place.start == place.end:
+        reason = "zero_length"
+    elif not reason and place.strand not in STRANDS:
+        reason = "no_strand"
+    elif not reason and by_mrna and transcript is None:
+        reason = "no_mrna"
+    elif not reason and settings.anchor == "cds" and not (transcript and transcript.cds_length):
+        reason = "no_cds"
+    if reason:
+        return GeneAnchor(-1, "", reason)
+    start, end, name = place.start, place.end, ""
+    if transcript is not None and (settings.anchor == "cds" or by_mrna):
+        start, end, name = transcript.start, transcript.end, transcript.transcript_id
+        if settings.anchor == "cds":
+            start, end = transcript.cds_start, transcript.cds_end
+    return GeneAnchor(start if place.strand == "+" else end - 1, name, "")
 
 
 def window_around(anchor: int, strand: str, upstream: int, downstream: int) -> tuple[int, int]:
@@ -72,16 +71,6 @@ def window_around(anchor: int, strand: str, upstream: int, downstream: int) -> t
     if strand == "+":
         return anchor - upstream, anchor + downstream
     return anchor - downstream + 1, anchor + upstream + 1
-
-
-def trim_to_chromosome(start: int, end: int, strand: str, chromosome_length: int) -> tuple[int, int] | None:
-    """Trim the upstream side of a window at the end of the chromosome; None when the downstream side is beyond.
-
-    The downstream side is never cut: the anchor must keep its distance from the end of the sequence.
-    """
-    if (end > chromosome_length) if strand == "+" else (start < 0):
-        return None
-    return max(start, 0), min(end, chromosome_length)
 
 
 def trim_upstream(

@@ -17,7 +17,6 @@ from bioattn.promoters.genes import (
     find_genes,
     match_ids,
     read_units,
-    units_by_distance,
 )
 
 
@@ -122,9 +121,7 @@ def test_genes_are_joined_when_no_wider_gap_lies_between_them(distance):
             gene(f"g{number}", draw.choice("UV"), start, start + draw.randrange(1, 120), draw.choice("+-"))
         )
     genes += [gene("nowhere", "U", 10, 4000, "."), gene("twice", "U", 10, 4000, "+", "several_places")]
-    unit_of = {
-        name: number for number, unit in enumerate(units_by_distance(genes, distance)) for name in unit
-    }
+    unit_of = read_units(genes, str(distance))
     assert not {"nowhere", "twice"} & set(unit_of)
     for a, b in itertools.combinations(genes[:120], 2):
         x, y = a.place, b.place
@@ -133,9 +130,9 @@ def test_genes_are_joined_when_no_wider_gap_lies_between_them(distance):
             assert unit_of.get(a.gene_id, -1) != unit_of.get(b.gene_id, -2)
         elif near:
             assert unit_of[a.gene_id] == unit_of[b.gene_id]
-    for name, number in unit_of.items():  # and nothing is joined without a near member
+    for name, unit in unit_of.items():  # and nothing is joined without a near member
         x = next(g.place for g in genes if g.gene_id == name)
-        others = [g.place for g in genes if unit_of.get(g.gene_id) == number and g.gene_id != name]
+        others = [g.place for g in genes if unit_of.get(g.gene_id) == unit and g.gene_id != name]
         assert any(max(x.start, y.start) - min(x.end, y.end) <= distance for y in others)
 
 
