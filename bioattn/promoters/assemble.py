@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,13 +53,6 @@ FEW_MATCHES = 0.5
 """Below this share of response genes with a promoter the ids probably do not belong together."""
 
 
-class Built(NamedTuple):
-    """A dataset and its audit."""
-
-    dataset: PromoterDataset
-    audit: list[AuditRow]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetInputs:
     """The files a dataset is made of."""
@@ -105,18 +98,25 @@ def build_dataset(
     settings: DatasetSettings,
     proteins: Mapping[str, str] | None = None,
     sides: Mapping[str, int] | None = None,
-) -> Built:
-    """Bring promoters, responses and treatments together.
+) -> tuple[PromoterDataset, list[AuditRow]]:
+    """Bring promoters, responses and treatments together: the dataset and its audit.
 
     Genes keep the order of the promoters, treatments that of the responses. `proteins` (by gene id) adds
     paralogues to what `homology` keeps together and to the leakage figures. `sides` (by gene id) is the split,
-    where the user gives it. What is left out is logged and in the
-    audit.
+    where the user gives it. What is left out is logged and in the audit.
 
     Raises: BioattnError when genes or treatments do not match, nothing is left, or promoters differ in flanks;
     SettingsError when the settings do not fit the data.
     """
-    flank = _common_flank(promoters)
+    if not promoters:
+        raise BioattnError("there are no promoters")
+    first, flank = promoters[0], promoters[0].flank
+    other = next((p for p in promoters if p.flank != flank), None)
+    if other is not None:
+        raise BioattnError(
+            f"promoters have different flanks: {first.gene_id!r} has {flank} bases, {other.gene_id!r} has "
+            f"{other.flank}; make them in one run of `bioattn prepare promoters`"
+        )
     control, replicates = settings.control, settings.replicate_column
     untested = responses.padj is None and responses.standard_error is None
     linear, raw = (untested and check(responses.values) for check in (is_linear, is_counts))
@@ -205,9 +205,14 @@ def build_dataset(
     training = np.flatnonzero(split.sides == TRAIN)
     names, error = labelled.treatments.names, labelled.standard_error
     constant = _report_constant(labelled, training)
-    mean, sd = _scale(labelled, training, settings)
-    targets = labelled.values
-    if mean is not None and sd is not None:
+    targets, mean, sd = labelled.values, None, None
+    if settings.standardize is Standardize.TREATMENT:
+        values = targets[training]
+        present = ~np.isnan(values)
+        count = np.maximum(1, present.sum(axis=0))
+        mean = np.where(present, values, 0.0).sum(axis=0) / count
+        sd = np.sqrt((np.where(present, values - mean, 0.0) ** 2).sum(axis=0) / count)
+        sd = np.where(sd > 0, sd, 1.0)
         targets, error = (targets - mean) / sd, None if error is None else error / sd
     downstream = {promoter.downstream for promoter in kept}
     dataset = PromoterDataset(
@@ -255,7 +260,7 @@ def build_dataset(
         else AuditRow("treatment", name, "dropped", "no value", "", 0)
         for name, count in zip(whole.treatments.names, treatment_counts, strict=True)
     ]
-    return Built(dataset, [*audit, *samples, *unused])
+    return dataset, [*audit, *samples, *unused]
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -264,19 +269,6 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     for key, name in pairs:
         groups.setdefault(key, []).append(name)
     return groups
-
-
-def _common_flank(promoters: Sequence[Promoter]) -> int:
-    if not promoters:
-        raise BioattnError("there are no promoters")
-    first = promoters[0]
-    other = next((p for p in promoters if p.flank != first.flank), None)
-    if other is not None:
-        raise BioattnError(
-            f"promoters have different flanks: {first.gene_id!r} has {first.flank} bases, {other.gene_id!r} has "
-            f"{other.flank}; make them in one run of `bioattn prepare promoters`"
-        )
-    return first.flank
 
 
 def _treatments_of(
@@ -361,20 +353,6 @@ def _report_constant(labelled: ResponseMatrix, training: NDArray[np.int64]) -> d
             f"nothing: {quoted(constant)}"
         )
     return dict.fromkeys(constant, "constant over the training genes")
-
-
-def _scale(
-    labelled: ResponseMatrix, training: NDArray[np.int64], settings: DatasetSettings
-) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
-    """Mean and standard deviation (of the population) of each treatment over the training genes."""
-    if settings.standardize is Standardize.NONE:
-        return None, None
-    values = labelled.values[training]
-    present = ~np.isnan(values)
-    count = np.maximum(1, present.sum(axis=0))
-    mean = np.where(present, values, 0.0).sum(axis=0) / count
-    sd = np.sqrt((np.where(present, values - mean, 0.0) ** 2).sum(axis=0) / count)
-    return mean, np.where(sd > 0, sd, 1.0)
 
 
 def _metadata(

@@ -162,7 +162,7 @@ def suggest_aliases(annotation: Annotation, chromosomes: list[Chromosome]) -> di
     theirs = [[c.name for c in chromosomes], [_label(c) for c in chromosomes]]
     attempts = [
         ([form(x) for x in left], [form(x) for x in right])
-        for form in (_plain, _numbered)
+        for form in (_plain, lambda name: _ROMAN.get(_plain(name).upper(), _plain(name)))
         for left in ours
         for right in theirs
     ]
@@ -193,8 +193,3 @@ def _plain(name: str) -> str:
             name = match[1]
     bare = _VERSION.sub("", _PREFIX.sub("", name)).lower()
     return _ORGANELLES.get(bare, bare.lstrip("0"))
-
-
-def _numbered(name: str) -> str:
-    bare = _plain(name)
-    return _ROMAN.get(bare.upper(), bare)

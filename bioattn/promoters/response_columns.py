@@ -113,15 +113,20 @@ def find_columns(
     # Other names of the gene, such as a symbol beside its id, say nothing of treatments.
     synonyms = {index for name, index in names.items() if name in _GENE}
     rest = [index for index in range(len(reader.header)) if index not in (gene, *synonyms)]
-    is_text = [not _mostly_numbers(reader, index) for index in rest]
+    is_text = [_share_of_text(reader, index) > 0.5 for index in rest]
     layout = stated.layout or Layout.WIDE
     if stated.layout is None:
         if stated.treatment or (treatment and (value is not None or len(rest) == 2 or tests)):
             layout = Layout.LONG
         elif effect is not None and tests:
             layout = Layout.CONTRAST
-        elif is_text == [True, False] and _repeats(reader, gene, rest[0]):
-            layout = Layout.LONG
+        elif is_text == [True, False]:
+            # Text names treatments where genes come again, it more often; or is called so and says one thing.
+            rows = reader.kept_rows()
+            genes, texts = ({cells[index] for _, cells in rows} for index in (gene, rest[0]))
+            called = _NAMES_TREATMENT.search(_plain(reader.header[rest[0]])) is not None
+            if len(texts) <= len(genes) < len(rows) or (called and len(texts) == 1):
+                layout = Layout.LONG
     if layout is Layout.WIDE:
         known = promoters is not None and promoters.share([reader.header[gene]]) > 0
         values = _wide_columns(reader, stated, (gene, *synonyms), known)
@@ -189,14 +194,6 @@ def _gene_column(reader: TableReader, stated: ResponseColumns, promoters: GeneNa
         if max(known) and known[column] <= max(known) / 2:
             column = known.index(max(known))
     return column
-
-
-def _repeats(reader: TableReader, gene: int, text: int) -> bool:
-    """Whether text can name treatments: genes come again, it more often; or it is called so and says one thing."""
-    rows = reader.kept_rows()
-    names, texts = ({cells[index] for _, cells in rows} for index in (gene, text))
-    called = _NAMES_TREATMENT.search(_plain(reader.header[text])) is not None
-    return len(texts) <= len(names) < len(rows) or (called and len(texts) == 1)
 
 
 def _stacked_by(reader: TableReader, gene: int, measures: Sequence[int], effects: bool) -> tuple[int, ...]:
@@ -308,13 +305,22 @@ def _wide_columns(
         named = [
             index
             for index in range(len(header))
-            if index not in gene
-            and not _NO_RESPONSE.fullmatch(_plain(header[index]))
-            and not (index < gene[0] and _numbers_rows(reader, index))
+            if index not in gene and not _NO_RESPONSE.fullmatch(_plain(header[index]))
         ]
-        chosen = [index for index in named if not _holds_text(reader, index)] or named
+        for index in [index for index in named if index < gene[0]]:
+            cells = [cells[index] for _, cells in reader.sample]
+            if cells[0].isdigit() and cells == [str(int(cells[0]) + row) for row in range(len(cells))]:
+                named.remove(index)  # it counts the rows
+        chosen = [index for index in named if _share_of_text(reader, index) < 1] or named
         for index in set(named) - set(chosen):
-            _refuse_other_genes(reader, gene[0], index)
+            # The same genes, but others in each row (scanpy's, by rank).
+            pairs = [(cells[gene[0]], cells[index]) for _, cells in reader.kept_rows()]
+            common = {first for first, _ in pairs} & {second for _, second in pairs}
+            if 2 * len(common) > len(pairs) > 2 * sum(first == second for first, second in pairs):
+                raise FormatError(
+                    f"{reader.path}: {header[gene[0]]!r} and {header[index]!r} name different genes in a row; give "
+                    "one file for each (NAME=FILE), or a long table (scanpy's rank_genes_groups_df)"
+                )
     if not chosen:
         raise FormatError(
             f"{reader.path}:{reader.header_line}: there is no column of responses beside the gene ids "
@@ -342,7 +348,7 @@ def _wide_columns(
         example = next(
             ((line, cells[index]) for line, cells in reader.sample if _is_text(cells[index])), None
         )
-        if example is not None and not _mostly_numbers(reader, index):
+        if example is not None and _share_of_text(reader, index) > 0.5:
             raise FormatError(
                 f"{reader.path}:{example[0]}: the column {header[index]!r} holds text ({example[1]!r}), not "
                 "responses; name the columns to use with --value-column, or the kind of table with --layout"
@@ -350,33 +356,10 @@ def _wide_columns(
     return tuple(chosen)
 
 
-def _numbers_rows(reader: TableReader, index: int) -> bool:
-    """Whether a column counts the rows."""
-    cells = [cells[index] for _, cells in reader.sample]
-    return cells[0].isdigit() and cells == [str(int(cells[0]) + row) for row in range(len(cells))]
-
-
-def _refuse_other_genes(reader: TableReader, gene: int, other: int) -> None:
-    """Raise FormatError where another column names the same genes, but others in each row (scanpy's, by rank)."""
-    pairs = [(cells[gene], cells[other]) for _, cells in reader.kept_rows()]
-    common = {first for first, _ in pairs} & {second for _, second in pairs}
-    if 2 * len(common) > len(pairs) > 2 * sum(first == second for first, second in pairs):
-        raise FormatError(
-            f"{reader.path}: {reader.header[gene]!r} and {reader.header[other]!r} name different genes in a row; "
-            "give one file for each (NAME=FILE), or a long table (scanpy's rank_genes_groups_df)"
-        )
-
-
-def _mostly_numbers(reader: TableReader, index: int) -> bool:
-    """Whether at least half of the sampled values of a column are numbers (an empty column counts as numbers)."""
+def _share_of_text(reader: TableReader, index: int) -> float:
+    """The share of text in the sampled values of a column; 0 for an empty one."""
     present = [cells[index] for _, cells in reader.sample if not is_missing(cells[index])]
-    return 2 * sum(not _is_text(cell) for cell in present) >= len(present)
-
-
-def _holds_text(reader: TableReader, index: int) -> bool:
-    """Whether all sampled values of a column are text."""
-    present = [cells[index] for _, cells in reader.sample if not is_missing(cells[index])]
-    return bool(present) and all(map(_is_text, present))
+    return sum(map(_is_text, present)) / max(1, len(present))
 
 
 def _is_text(cell: str) -> bool:

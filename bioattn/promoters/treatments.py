@@ -156,25 +156,17 @@ def average_features(
     `groups` names the group of each row of `table`. Groups come in order of first appearance. Returns the table
     and, for every feature left out because some group's members differ, these groups with their values.
     """
-    order = list(dict.fromkeys(groups))
-    labels = pd.Series(list(groups), index=table.frame.index)
-    kept: dict[str, pd.Series] = {}
     differing: dict[str, list[str]] = {}
     for column in table.columns:
-        grouped = table.frame[column].groupby(labels.to_numpy(), sort=False)
+        grouped = table.frame[column].groupby(np.array(groups, dtype=object), sort=False)
         several = [
             (group, values.unique().tolist()) for group, values in grouped if values.nunique(dropna=False) > 1
         ]
         if several:
             differing[column] = [f"{group!r} of {quoted(values, 4)}" for group, values in several]
-            continue
-        kept[column] = table.frame[column].set_axis(labels.to_numpy())
-    frame = pd.DataFrame(
-        {name: [series[series.index == group].iloc[0] for group in order] for name, series in kept.items()},
-        index=pd.Index(order, dtype=object, name=table.frame.index.name),
-    )
-    for name, series in kept.items():
-        frame[name] = frame[name].astype(series.dtype)
+    first = ~pd.Index(groups).duplicated()
+    frame = table.frame.loc[first, [column for column in table.columns if column not in differing]]
+    frame.index = pd.Index(list(dict.fromkeys(groups)), dtype=object, name=table.frame.index.name)
     return TreatmentTable(frame), differing
 
 

@@ -57,23 +57,22 @@ def test_order_is_that_of_the_promoters_and_everything_is_in_the_audit():
     frame = random_frame()
     frame.loc["g5"] = np.nan
     frame["empty"] = np.nan
-    built = build_dataset(
+    dataset, audit = build_dataset(
         promoters([f"g{i}" for i in range(59, -1, -1)] + ["alone"]),
         responses(pd.concat([frame, pd.DataFrame(1.0, ["phage1"], frame.columns)])),
         None,
         DatasetSettings(splits=RANDOM),
     )
-    dataset = built.dataset
     assert dataset.gene_ids == [f"g{i}" for i in range(59, -1, -1) if i != 5]
     expected = frame.drop(columns="empty").loc[dataset.gene_ids].to_numpy(dtype=np.float32)
     np.testing.assert_array_equal(dataset.targets, expected)
-    assert rows(built.audit, "gene", "dropped") == {
+    assert rows(audit, "gene", "dropped") == {
         "g5": "no response",
         "alone": "no response",
         "phage1": "no promoter of this name",
     }
-    assert rows(built.audit, "treatment", "dropped") == {"empty": "no value"}
-    kept = {row.name: row for row in built.audit if (row.kind, row.status) == ("gene", "kept")}
+    assert rows(audit, "treatment", "dropped") == {"empty": "no value"}
+    kept = {row.name: row for row in audit if (row.kind, row.status) == ("gene", "kept")}
     assert {row.split for row in kept.values()} == {"train", "validation", "test"}
     assert kept["g7"].values == int(frame.loc["g7"].notna().sum())
 
@@ -82,17 +81,16 @@ def test_order_is_that_of_the_promoters_and_everything_is_in_the_audit():
 def test_replicates_are_averaged_as_pandas_does(groups, seed):
     frame = random_frame(40, 4, seed)
     table = table_of(frame, cells=groups, who=["a", "a", "b", "b"])
-    built = build_dataset(
+    dataset, audit = build_dataset(
         promoters(frame.index),
         responses(frame),
         table,
         DatasetSettings(splits=RANDOM, replicate_column="cells"),
     )
     expected = frame.T.groupby(groups, sort=False).mean().T
-    dataset = built.dataset
     assert dataset.treatments.names == list(expected.columns)
     np.testing.assert_allclose(dataset.targets, expected.loc[dataset.gene_ids], rtol=1e-5, atol=1e-6)
-    assert len(rows(built.audit, "sample", "averaged")) == 4
+    assert len(rows(audit, "sample", "averaged")) == 4
 
 
 PADJ = np.array([[0.01, 0.5, np.nan, 0.01]])
@@ -113,27 +111,27 @@ def test_labels(options, expected):
     frame = random_frame(40)
     frame.iloc[0] = [1.0, -1.5, 0.2, 2.5]
     padj = np.concatenate([PADJ, np.full((39, 4), 0.5)])
-    built = build_dataset(
+    dataset, _ = build_dataset(
         promoters(frame.index),
         responses(frame, padj),
         None,
         DatasetSettings(task="binary", splits=RANDOM, **options),
     )
-    np.testing.assert_array_equal(built.dataset.targets[0], np.array(expected, dtype=np.float32))
-    missing = np.isnan(built.dataset.targets[1:])
-    np.testing.assert_array_equal(missing, frame.loc[built.dataset.gene_ids[1:]].isna())
+    np.testing.assert_array_equal(dataset.targets[0], np.array(expected, dtype=np.float32))
+    missing = np.isnan(dataset.targets[1:])
+    np.testing.assert_array_equal(missing, frame.loc[dataset.gene_ids[1:]].isna())
 
 
 def test_max_padj_makes_regression_values_missing():
     frame = random_frame(40).fillna(0.5)
     padj = np.full((40, 4), 0.01)
     padj[3, 1], padj[4] = 0.2, 0.9
-    built = build_dataset(
+    dataset, _ = build_dataset(
         promoters(frame.index), responses(frame, padj), None, DatasetSettings(splits=RANDOM, max_padj=0.05)
     )
-    assert "g4" not in built.dataset.gene_ids
-    assert rows(built.audit, "gene", "dropped") == {"g4": "no value left by --max-padj"}
-    assert np.argwhere(np.isnan(built.dataset.targets)).tolist() == [[3, 1]]
+    assert "g4" not in dataset.gene_ids
+    assert rows(audit, "gene", "dropped") == {"g4": "no value left by --max-padj"}
+    assert np.argwhere(np.isnan(dataset.targets)).tolist() == [[3, 1]]
 
 
 def test_standardised_targets_can_be_turned_back():
@@ -146,7 +144,7 @@ def test_standardised_targets_can_be_turned_back():
             responses(frame, error=error),
             None,
             DatasetSettings(splits=RANDOM, standardize=how),
-        ).dataset
+        )[0]
         for how in (Standardize.NONE, Standardize.TREATMENT)
     )
     training = scaled.targets[scaled.gene_split == TRAIN, :4]
@@ -181,7 +179,7 @@ def test_gene_and_treatment_splits_combine():
     asked = DatasetSettings(
         splits=(Split.CHROMOSOME, Split.TREATMENT), holdouts=("test=chr1 validation=chr2", "test=group:b")
     )
-    dataset = build_dataset(promoters(frame.index), responses(frame), table, asked).dataset
+    dataset = build_dataset(promoters(frame.index), responses(frame), table, asked)[0]
     assert dataset.treatment_split.tolist() == [0, 0, 2, 2, 0, 0]
     assert {c for c, s in zip(dataset.chrom, dataset.gene_split, strict=True) if s == TEST} == {"chr1"}
     nearest = dataset.metadata["nearest_training_treatment_r"]
