@@ -318,8 +318,8 @@ def _wide_columns(
             common = {first for first, _ in pairs} & {second for _, second in pairs}
             if 2 * len(common) > len(pairs) > 2 * sum(first == second for first, second in pairs):
                 raise FormatError(
-                    f"{reader.path}: {header[gene[0]]!r} and {header[index]!r} name different genes in a row; give "
-                    "one file for each (NAME=FILE), or a long table (scanpy's rank_genes_groups_df)"
+                    f"{reader.path}: {header[gene[0]]!r} and {header[index]!r} name different genes "
+                    "in a row; give one file for each (NAME=FILE), or a long table (scanpy's rank_genes_groups_df)"
                 )
     if not chosen:
         raise FormatError(

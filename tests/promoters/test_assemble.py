@@ -126,7 +126,7 @@ def test_max_padj_makes_regression_values_missing():
     frame = random_frame(40).fillna(0.5)
     padj = np.full((40, 4), 0.01)
     padj[3, 1], padj[4] = 0.2, 0.9
-    dataset, _ = build_dataset(
+    dataset, audit = build_dataset(
         promoters(frame.index), responses(frame, padj), None, DatasetSettings(splits=RANDOM, max_padj=0.05)
     )
     assert "g4" not in dataset.gene_ids
