@@ -9,7 +9,7 @@ they had nearly all the weight. For other models, and when somebody listens to t
 each hop and the readout are run as they are.
 
 Shape suffixes: B promoters, L bases, M mutants, N nodes, P bins, E bins nearby, H heads, T treatments, D channels
-of a head, X all channels of the heads, C channels, Z hidden channels.
+of a head, X all channels of the heads, C channels.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bioattn.attention.capture import listener_for
 from bioattn.attention.multi_head import WIDENING, MultiHeadAttention
@@ -36,12 +36,14 @@ from bioattn.models.promoter.mutant_bins import (
     interpolation,
     smooth_rows,
 )
-from bioattn.models.promoter.treatment_encoder import TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 
 
 class Workspace:
-    """Named buffers that are reused; taking a buffer overwrites what it held."""
+    """Named buffers that are reused; taking a buffer overwrites what it held.
+
+    Batches of mutants are small and many: fresh memory would cost as much as the arithmetic.
+    """
 
     def __init__(self) -> None:
         self._held: dict[str, Tensor] = {}
@@ -55,51 +57,11 @@ class Workspace:
         return held[:size].view(shape)
 
 
-class MutantReadout:
-    """From the attended values of the last hop's heads to predictions in standard units.
-
-    Two linear layers with a normalisation between them; what belongs to the treatments is the same for all
-    mutants. Batches are small and many, so buffers are reused: fresh memory would cost as much as the arithmetic.
-    """
-
-    def __init__(self, network: CrossModel, attention: MultiHeadAttention, embeddings_TE: Tensor) -> None:
-        readout = network.readout
-        assert isinstance(readout, TreatmentReadout)
-        assert isinstance(attention.project_output, nn.Linear)
-        output_CX, bias_C = attention.project_output.weight, attention.project_output.bias
-        self._centred_XC = (output_CX - output_CX.mean(0)).T.contiguous()
-        self._centred_C = bias_C - bias_C.mean()
-        self._eps = readout.normalise.eps
-        self._hidden_CZ = (readout.from_context.weight * readout.normalise.weight).T.contiguous()
-        shift_Z = readout.from_context(readout.normalise.bias)
-        self._shift_TZ = readout.from_treatment(embeddings_TE) + shift_Z
-        self._hidden_reader_TZ = readout.hidden_reader(embeddings_TE) * readout.hidden_scale
-        linear_reader_TC = readout.linear_reader(embeddings_TE) * readout.linear_scale
-        self._linear_reader_TX = linear_reader_TC @ output_CX
-        self._offset_T = readout.offset(embeddings_TE)[:, 0] + linear_reader_TC @ bias_C
-        self._workspace = Workspace()
-
-    def __call__(self, attended_MTX: Tensor) -> Tensor:
-        """Predictions (M, T); overwrites `attended_MTX`."""
-        mutants, treatments, _ = attended_MTX.shape
-        flat_NX = attended_MTX.flatten(0, 1)
-        context_NC = self._workspace.take("context", flat_NX, len(flat_NX), len(self._centred_C))
-        hidden_NZ = self._workspace.take("hidden", flat_NX, len(flat_NX), self._hidden_CZ.shape[1])
-        torch.addmm(self._centred_C, flat_NX, self._centred_XC, out=context_NC)
-        variance_N1 = torch.linalg.vector_norm(context_NC, dim=-1, keepdim=True).square_()
-        torch.mm(context_NC, self._hidden_CZ, out=hidden_NZ)
-        hidden_NZ *= variance_N1.div_(context_NC.shape[1]).add_(self._eps).rsqrt_()
-        hidden_MTZ = hidden_NZ.view(mutants, treatments, -1)
-        hidden_MTZ += self._shift_TZ
-        torch.ops.aten.gelu_(hidden_MTZ)
-        answer_MT = hidden_MTZ.mul_(self._hidden_reader_TZ).sum(-1)
-        answer_MT += attended_MTX.mul_(self._linear_reader_TX).sum(-1)
-        answer_MT += self._offset_T
-        return answer_MT
-
-
 BINS_AT_ONCE = 16
 """Neighbouring bins whose mutants share the sums over all bins far away."""
+
+READ_AT_ONCE = 16
+"""Mutants of one pass through the readout."""
 
 NODE_ELEMENTS = 1 << 20
 """Number of weights of far bins that are in memory at once."""
@@ -131,11 +93,6 @@ class CrossMutants:
             query_THD = attention.project_query(query_TC).unflatten(-1, (attention.num_heads, -1))
             self._value_channels = attention.project_value.out_features // attention.num_heads
             self._workspace = Workspace()
-            self._readout = (
-                MutantReadout(network, attention, self._embeddings_TE)
-                if isinstance(network.readout, TreatmentReadout)
-                else self._read
-            )
             self._bias_HTP = network.position_bias(attention.site, self._embeddings_TE)
             self._query_THD = query_THD / math.sqrt(query_THD.shape[-1]) * (not attention.uniform)
 
@@ -162,7 +119,8 @@ class CrossMutants:
                     yield rows[few], self._plainly(stem, mutated.rows(few))
             if not smooth_M.any():
                 continue
-            nearby = self._nearby(stem, fields, mutated)
+            first, last = int(mutated.first_M.min()), int(mutated.first_M.max()) + stem.width
+            nearby = slice(max(0, first - fields.halo), min(len(stem.known_P), last + fields.halo))
             chosen, weights_MN = interpolation(variables_M4[smooth_M.cpu().numpy()])
             smooth = smooth_M.nonzero()[:, 0]
             nodes = smooth[torch.from_numpy(chosen).to(rows.device)]
@@ -186,19 +144,6 @@ class CrossMutants:
         """Predictions (M, T) by the whole network after the stem, in response units."""
         answer_MT = self._network.decode(stem.bins(mutated), stem.known_P[None], self._embeddings_TE)
         return self._member.in_response_units(answer_MT, self._treatments)
-
-    def _read(self, attended_MTX: Tensor) -> Tensor:
-        """Predictions (M, T) from what the heads attended to."""
-        answer_MT: Tensor = self._network.readout(
-            self._attention.project_output(attended_MTX), self._embeddings_TE
-        )
-        return answer_MT
-
-    @staticmethod
-    def _nearby(stem: MutatedStem, fields: PromoterFields, mutated: MutatedBins) -> slice:
-        """The bins that any of the mutations reaches."""
-        first, last = int(mutated.first_M.min()), int(mutated.first_M.max()) + stem.width
-        return slice(max(0, first - fields.halo), min(len(stem.known_P), last + fields.halo))
 
     def _far_away(self, fields: PromoterFields, shifts: Shifts, nearby: slice) -> tuple[Tensor, Tensor]:
         """What all bins but those nearby add, in units of exp(top): largest logits (H, T) and, for the nodes, the
@@ -257,7 +202,9 @@ class CrossMutants:
             total_MHT1 = total_MHT1 + (sink_HT - level_MHT - largest_MHT).exp_()[..., None]
         attended_MTHD = take("attended", level_MHT, mutants, treatments, heads, channels)
         torch.div(sums_MHTD[..., :-1].transpose(1, 2), total_MHT1.transpose(1, 2), out=attended_MTHD)
-        return self._readout(attended_MTHD.flatten(2))
+        # Some mutants at a time, so that what the readout computes between stays in the cache.
+        contexts = map(self._attention.project_output, attended_MTHD.flatten(2).split(READ_AT_ONCE))
+        return torch.cat([self._network.readout(context, self._embeddings_TE) for context in contexts])
 
 
 def _weighted(weights_MHET: Tensor, values_MEC: Tensor, out: Tensor | None = None) -> Tensor:
@@ -346,13 +293,14 @@ class PromoterPredictor:
         """All single mutants with less work than a forward pass for each: of `cross` models."""
         found: list[CrossMutants | PlainMutants] = []
         for member in self.runner.model.members:
-            if isinstance(member.network, RidgeModel) and found:
+            network = member.network
+            if isinstance(network, RidgeModel) and found:
                 found.append(PlainMutants(member, self.treatments, batch_size))
-                continue
-            if not isinstance(member.network, CrossModel) or not member.network.stem.is_local:
+            elif isinstance(network, CrossModel) and network.stem.is_local:
+                with torch.inference_mode():
+                    found.append(CrossMutants(member, network, self.treatments, batch_size))
+            else:
                 return None
-            with torch.inference_mode():
-                found.append(CrossMutants(member, member.network, self.treatments, batch_size))
         return FastMutants(found)
 
 
