@@ -57,10 +57,10 @@ class MutatedBins(NamedTuple):
     scale_M: Tensor
     """float32: 1 over the standard deviation; 1 where the stem does not normalise."""
 
-    @property
-    def reached(self) -> Tensor:
-        """Numbers of the W bins, (M, W)."""
-        return self.first_M[:, None] + torch.arange(self.raw_MWC.shape[1], device=self.first_M.device)
+    def reached(self, width: int = 0) -> Tensor:
+        """Numbers of the W bins, or of `width` bins from the first that each mutation reaches, (M, W)."""
+        bins_W = torch.arange(width or self.raw_MWC.shape[1], device=self.first_M.device)
+        return self.first_M[:, None] + bins_W
 
     def rows(self, index: Tensor) -> "MutatedBins":
         return MutatedBins(*(values[index] for values in self))
@@ -135,7 +135,15 @@ class MutatedStem:
         if self._sums is not None:
             parts.append(self._summed_bins(self._sums, position_M, base_M, first_M))
         if self._filters is not None:
-            parts.append(self._conv_bins(self._filters, position_M, base_M, first_M))
+            size = self.width * self._pool
+            matches_MXF = self._matches_LF.unfold(0, size, self._pool)[first_M].transpose(1, 2)
+            # Each match that holds the mutated base loses what the old base gave and gains what the new one gives.
+            old_M = self._codes_1L[0, position_M].long()
+            tap_M = position_M - first_M * self._pool + self._filters.config.kernel // 2 + size
+            tap_MX = tap_M[:, None] - torch.arange(size, device=first_M.device)
+            matches_MXF += self._change_NKF[(4 * old_M + base_M)[:, None], tap_MX]
+            matches = matches_MXF.unflatten(1, (self.width, self._pool))
+            parts.append(self._filters.activated(matches.amax(-2)))
         raw_MWC = torch.cat(parts, dim=-1)
         old_MWC = self.raw_PC.unfold(0, self.width, 1)[first_M].transpose(1, 2)
         new = raw_MWC[..., self._normalised].double()
@@ -150,7 +158,9 @@ class MutatedStem:
         everywhere = self.raw_PC.expand(len(mutated.first_M), *self.raw_PC.shape)
         bins_MPC = self.normalise(everywhere, mutated.mean_M, mutated.scale_M)
         rows_M1 = torch.arange(len(bins_MPC), device=bins_MPC.device)[:, None]
-        bins_MPC[rows_M1, mutated.reached] = self.normalise(mutated.raw_MWC, mutated.mean_M, mutated.scale_M)
+        bins_MPC[rows_M1, mutated.reached()] = self.normalise(
+            mutated.raw_MWC, mutated.mean_M, mutated.scale_M
+        )
         return bins_MPC
 
     def _moments(self, sum_M: Tensor, squares_M: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,17 +171,6 @@ class MutatedStem:
         mean_M = sum_M / self._count
         variance_M = (squares_M / self._count - mean_M.square()).clamp(min=0)
         return mean_M.float(), torch.rsqrt(variance_M + self._filters.normalise.eps).float()
-
-    def _conv_bins(self, stem: ConvStem, position_M: Tensor, base_M: Tensor, first_M: Tensor) -> Tensor:
-        matches_MXF = self._matches_LF.unfold(0, self.width * self._pool, self._pool)[first_M].transpose(1, 2)
-        # Each match that holds the mutated base loses what the old base gave and gains what the new one gives.
-        old_M = self._codes_1L[0, position_M].long()
-        size = self.width * self._pool
-        tap_MX = (position_M - first_M * self._pool + stem.config.kernel // 2 + size)[:, None] - torch.arange(
-            size, device=first_M.device
-        )
-        matches_MXF += self._change_NKF[(4 * old_M + base_M)[:, None], tap_MX]
-        return stem.activated(matches_MXF.unflatten(1, (self.width, self._pool)).amax(-2))
 
     def _summed_bins(
         self, stem: KmerStem | PatchStem, position_M: Tensor, base_M: Tensor, first_M: Tensor
@@ -214,11 +213,17 @@ def smooth_rows(variables_MV: NDArray[np.float64]) -> NDArray[np.bool_]:
 def interpolation(variables_MV: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The mutants to compute (N,), and the weights (M, N) by which their values give those of all M mutants.
 
-    The nodes are the pivots of a QR decomposition of the mutants' monomials, so that none of the sums has large
-    terms that cancel (Cheng et al. 2005, interpolative decomposition).
+    The nodes are the pivots of a QR decomposition of the mutants' monomials (products of up to `DEGREE` variables,
+    each over the factorials of its powers), so that none of the sums has large terms that cancel (Cheng et al.
+    2005, interpolative decomposition).
     """
-    monomials_MQ = _monomials(variables_MV - variables_MV.mean(axis=0))
-    _, triangle, pivots = scipy.linalg.qr(monomials_MQ.T, mode="economic", pivoting=True)
+    centred_MV = variables_MV - variables_MV.mean(axis=0)
+    columns = [np.ones(len(centred_MV))]
+    for degree in range(1, DEGREE + 1):
+        for chosen in combinations_with_replacement(range(centred_MV.shape[1]), degree):
+            factorials = math.prod(math.factorial(power) for power in np.bincount(chosen))
+            columns.append(np.prod(centred_MV[:, chosen], axis=1) / factorials)
+    _, triangle, pivots = scipy.linalg.qr(np.stack(columns), mode="economic", pivoting=True)
     sizes = np.abs(np.diag(triangle))
     count = max(1, int((sizes > TOLERANCE).sum()))
     weights_MN = np.zeros((len(variables_MV), count))
@@ -226,19 +231,6 @@ def interpolation(variables_MV: NDArray[np.float64]) -> tuple[NDArray[np.int64],
     solved = scipy.linalg.solve_triangular(triangle[:count, :count], triangle[:count, count:])
     weights_MN[pivots[count:]] = solved.T
     return pivots[:count].astype(np.int64), weights_MN
-
-
-def _monomials(variables_MV: NDArray[np.float64]) -> NDArray[np.float64]:
-    """All products of up to `DEGREE` variables, each over the factorials of its powers, (M, Q)."""
-    columns = [np.ones(len(variables_MV))]
-    for degree in range(1, DEGREE + 1):
-        for chosen in combinations_with_replacement(range(variables_MV.shape[1]), degree):
-            powers = np.bincount(chosen)
-            columns.append(
-                np.prod(variables_MV[:, chosen], axis=1)
-                / math.prod(math.factorial(power) for power in powers)
-            )
-    return np.stack(columns, axis=1)
 
 
 class Shifts(NamedTuple):
@@ -306,7 +298,7 @@ class PromoterFields:
             len(change_MWC), -1, len(self._weight_C)
         )
         # Of the padded bins: the first that is reached is `halo` before the first that the mutation changes.
-        place_MX = _reached(mutated, mixed_MXC.shape[1])
+        place_MX = mutated.reached(mixed_MXC.shape[1])
         mixed_MXC = mixed_MXC * self._inside_X[place_MX][..., None]
         factors_M3 = torch.stack([torch.ones_like(bin_scale_M), bin_scale_M, bin_shift_M], dim=1)
         before_MXC = torch.einsum("mk,kmxc->mxc", factors_M3, self._padded_3XC[:, place_MX])
@@ -347,7 +339,7 @@ class PromoterFields:
         bins_MWC = self._stem.normalise(mutated.raw_MWC, mutated.mean_M, mutated.scale_M)
         logits_HNT = self._logits(bins_MWC.flatten(0, 1))
         logits_MWHT: Tensor = logits_HNT.unflatten(1, bins_MWC.shape[:2]).permute(1, 2, 0, 3)
-        return logits_MWHT + self._offset_PHT[mutated.reached]
+        return logits_MWHT + self._offset_PHT[mutated.reached()]
 
     def values(
         self, shifts: Shifts, bins: slice, mutated: MutatedBins | None = None, mixed_MXC: Tensor | None = None
@@ -359,7 +351,7 @@ class PromoterFields:
         values_MEC.addcmul_(shift, self._weight_C)
         if mutated is not None:
             rows_M1 = torch.arange(len(values_MEC), device=values_MEC.device)[:, None]
-            values_MEC[rows_M1, mutated.reached - bins.start] = self._stem.normalise(
+            values_MEC[rows_M1, mutated.reached() - bins.start] = self._stem.normalise(
                 mutated.raw_MWC, mutated.mean_M, mutated.scale_M
             )
         if self._normalise is not None:
@@ -380,7 +372,7 @@ class PromoterFields:
         if mutated is not None:
             assert mixed_MXC is not None
             rows_M1 = torch.arange(len(mixed_MXC), device=mixed_MXC.device)[:, None]
-            mixed_MEC[rows_M1, _reached(mutated, mixed_MXC.shape[1]) - bins.start] += mixed_MXC
+            mixed_MEC[rows_M1, mutated.reached(mixed_MXC.shape[1]) - bins.start] += mixed_MXC
         mixed_MEC = mixed_MEC[:, self.halo : mixed_MEC.shape[1] - self.halo]
         factor_M1C = shifts.mixed_scale_M[:, None, None] * self._normalise.weight
         offset_M1C = self._normalise.bias - shifts.mixed_mean_M[:, None, None] * factor_M1C
@@ -441,8 +433,3 @@ class PromoterFields:
                 weight_C.abs().max(),
             ]
         ).double()
-
-
-def _reached(mutated: MutatedBins, width: int) -> Tensor:
-    """Numbers of `width` bins from the first that each mutation reaches, (M, W)."""
-    return mutated.first_M[:, None] + torch.arange(width, device=mutated.first_M.device)

@@ -184,7 +184,7 @@ class CrossMutants:
         logits_MHET = take("logits", level_MHT, mutants, heads, bins, treatments)
         fields.logits(shifts, nearby, out=logits_MHET)
         rows_M1 = torch.arange(mutants, device=level_MHT.device)[:, None]
-        reached_MW = mutated.reached - nearby.start
+        reached_MW = mutated.reached() - nearby.start
         logits_MHET[rows_M1, :, reached_MW] = fields.reached_logits(mutated) - level_MHT[:, None]
         largest_MHT = torch.maximum(logits_MHET.amax(2), top_HT)
         sink_HT = None
