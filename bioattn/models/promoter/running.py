@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import numpy as np
 import torch
@@ -282,9 +282,8 @@ def run_promoters(
         record = None
         if shard is not None:
             record = ShardRecord.of(shard, work.source.num_samples, settings, runner.batch_size)
-        take = PredictionWriter(
-            predictions, treatments.names, record, names=any(source.samples.columns["name"])
-        ).write
+        named = any(source.samples.columns["name"])
+        take = _prediction_writer(predictions, treatments.names, record, names=named)
     if attention is not None:
         file = ResultFile(
             output=attention,
@@ -297,24 +296,25 @@ def run_promoters(
     return run_work(work, take, file, shard=shard, resume=resume, force=force, progress=progress)
 
 
-class PredictionWriter:
-    """Writes rows as they come; seven significant digits, which is what float32 holds."""
+def _prediction_writer(
+    file: TextIO, treatments: Sequence[str], shard: ShardRecord | None, *, names: bool
+) -> Callable[[Block], None]:
+    """Writes rows as they come; seven significant digits, which is what float32 holds.
 
-    def __init__(
-        self, file: TextIO, treatments: Sequence[str], shard: ShardRecord | None = None, *, names: bool
-    ) -> None:
-        """shard: of a part of a table, which says so in its first line. names: whether to write genes' names."""
-        self._file = file
-        self._columns = ["id", "name"] if names else ["id"]
-        self._row = "\t".join([*["%s"] * len(self._columns), *["%.7g"] * len(treatments)]) + "\n"
-        if shard is not None:
-            file.write(table_line(shard))
-        file.write("\t".join([*(f"gene_{column}" for column in self._columns), *treatments]) + "\n")
+    shard: of a part of a table, which says so in its first line. names: whether to write genes' names.
+    """
+    columns = ["id", "name"] if names else ["id"]
+    template = "\t".join([*["%s"] * len(columns), *["%.7g"] * len(treatments)]) + "\n"
+    if shard is not None:
+        file.write(table_line(shard))
+    file.write("\t".join([*(f"gene_{column}" for column in columns), *treatments]) + "\n")
 
-    def write(self, block: Block) -> None:
-        names = [block.samples.columns[column] for column in self._columns]
-        rows = zip(*names, block.arrays[PREDICTIONS]["values"].tolist(), strict=True)
-        self._file.write("".join(self._row % (*row[:-1], *row[-1]) for row in rows))
+    def write(block: Block) -> None:
+        told = [block.samples.columns[column] for column in columns]
+        rows = zip(*told, block.arrays[PREDICTIONS]["values"].tolist(), strict=True)
+        file.write("".join(template % (*row[:-1], *row[-1]) for row in rows))
+
+    return write
 
 
 class PhaseAverage:
@@ -325,14 +325,16 @@ class PhaseAverage:
 
         Raises: BioattnError when the bins cannot be cut so, or a site has no positions as keys.
         """
-        self.shifts = phase_shifts(pool, number)
+        if number < 1 or pool % number:
+            allowed = ", ".join(str(n) for n in range(1, pool + 1) if pool % n == 0)
+            raise BioattnError(
+                f"--phases {number}: the model's bins have {pool} bases; give one of {allowed}"
+            )
+        self.shifts = [pool // number * place for place in range(-(number // 2), number - number // 2)]
+        """In bases, the window as it is (0) among them."""
         self.layouts = [_fine_layout(layout, pool, number) for layout in layouts]
-        self._phases = {
-            layout.path: {
-                shift: phase_of(layout.axis(KEY).edges or (), pool // number, shift) for shift in self.shifts
-            }
-            for layout in layouts
-        }
+        self._edges = {layout.path: layout.axis(KEY).edges or () for layout in layouts}
+        self._width = pool // number
 
     def of(
         self, codes_BL: NDArray[np.uint8], maps: Arrays, maps_of: Callable[[NDArray[np.uint8]], Arrays]
@@ -342,13 +344,13 @@ class PhaseAverage:
         maps: (..., P), of the window as it is. maps_of: computes those of another window.
         """
         sums = {
-            site: {name: spread(array, self._phases[site][0]) for name, array in of_site.items()}
+            site: {name: spread(array, self._edges[site], self._width, 0) for name, array in of_site.items()}
             for site, of_site in maps.items()
         }
-        for shift in self.shifts:
-            for site, of_site in (maps_of(shifted(codes_BL, shift)) if shift else {}).items():
+        for shift in filter(None, self.shifts):
+            for site, of_site in maps_of(shifted(codes_BL, shift)).items():
                 for name, array in of_site.items():
-                    sums[site][name] += spread(array, self._phases[site][shift])
+                    sums[site][name] += spread(array, self._edges[site], self._width, shift)
         number = len(self.shifts)
         return {
             site: {name: (total / number).astype(maps[site][name].dtype) for name, total in of_site.items()}
@@ -356,41 +358,9 @@ class PhaseAverage:
         }
 
 
-class Phase(NamedTuple):
-    """How one window's bins give to the finer ones."""
-
-    source_F: NDArray[np.int64]
-    """The bin each finer bin lies in."""
-    share_F: NDArray[np.float32]
-    """What of that bin's weight it gets."""
-
-
-def phase_shifts(pool: int, number: int) -> list[int]:
-    """The shifts of `number` phases in bases, the window as it is (0) among them.
-
-    Raises: BioattnError when bins of `pool` bases cannot be cut into so many alike.
-    """
-    if number < 1 or pool % number:
-        allowed = ", ".join(str(n) for n in range(1, pool + 1) if pool % n == 0)
-        raise BioattnError(f"--phases {number}: the model's bins have {pool} bases; give one of {allowed}")
-    return [pool // number * place for place in range(-(number // 2), number - number // 2)]
-
-
 def fine_edges(length: int, width: int) -> tuple[int, ...]:
     """Edges of bins of `width` bases that end at the window's end; the first may be shorter."""
     return (0, *range(length - (length - 1) // width * width, length + 1, width))
-
-
-def phase_of(edges: Sequence[int], width: int, shift: int) -> Phase:
-    """A window that begins `shift` bases later, for bins of `width` bases; edges: of the model's bins."""
-    length = edges[-1]
-    fine = np.array(fine_edges(length, width))
-    middle_F = (fine[:-1] + fine[1:]) / 2
-    moved = np.clip(np.array(edges) + shift, 0, length)
-    source_F = np.clip(np.searchsorted(moved, middle_F, side="right") - 1, 0, len(edges) - 2)
-    seen_F = (middle_F > moved[0]) & (middle_F < moved[-1])
-    share_F = np.where(seen_F, np.diff(fine) / np.maximum(np.diff(moved)[source_F], 1), 0)
-    return Phase(source_F, share_F.astype(np.float32))
 
 
 def shifted(codes_BL: NDArray[np.uint8], shift: int) -> NDArray[np.uint8]:
@@ -402,15 +372,24 @@ def shifted(codes_BL: NDArray[np.uint8], shift: int) -> NDArray[np.uint8]:
     return moved_BL
 
 
-def spread(weights: NDArray[np.floating], phase: Phase) -> NDArray[np.float32]:
-    """Weights (..., P) of one window over the finer bins (..., F); rows keep their sum."""
+def spread(
+    weights: NDArray[np.floating], edges: Sequence[int], width: int, shift: int
+) -> NDArray[np.float32]:
+    """Weights (..., P) of a window that begins `shift` bases later over finer bins (..., F) of `width` bases; rows
+    keep their sum. edges: of the model's bins."""
+    fine = np.array(fine_edges(edges[-1], width))
+    middle_F = (fine[:-1] + fine[1:]) / 2
+    moved = np.clip(np.array(edges) + shift, 0, edges[-1])
+    source_F = np.clip(np.searchsorted(moved, middle_F, side="right") - 1, 0, len(edges) - 2)
+    seen_F = (middle_F > moved[0]) & (middle_F < moved[-1])
+    share_F = np.where(seen_F, np.diff(fine) / np.maximum(np.diff(moved)[source_F], 1), 0).astype(np.float32)
     weights = weights.astype(np.float32)
-    lost = np.setdiff1d(np.arange(weights.shape[-1]), phase.source_F[phase.share_F > 0])
+    lost = np.setdiff1d(np.arange(weights.shape[-1]), source_F[share_F > 0])
     if lost.size:
         # A short first bin that was shifted out of the promoter: it weighs something only where nothing is known.
         weights[..., lost.max() + 1] += weights[..., lost].sum(-1)
-    fine: NDArray[np.float32] = weights[..., phase.source_F] * phase.share_F
-    return fine
+    finer: NDArray[np.float32] = weights[..., source_F] * share_F
+    return finer
 
 
 def _fine_layout(layout: GroupLayout, pool: int, number: int) -> GroupLayout:
