@@ -313,7 +313,7 @@ def explain_heads(
             pruned = next(step.figures for step in steps if step.num_heads == prune_to)
             record["pruned"] = {"heads": dict(keep), split: _figures(pruned)}
             test = judged.write_pruned(
-                pruned_model, model_folder, dataset, keep, record["pruned"], force=force, progress=progress
+                pruned_model, model_folder, dataset, keep, record["pruned"], force=force
             )
             if test is not None:
                 record["pruned"]["test_accuracy"] = {"whole": test[0], "pruned": test[1]}

@@ -69,7 +69,6 @@ class TrainingRecord:
 
     dataset_sha256: str
     networks: list[TrainingConfig]
-    """Of each network."""
     treatment_columns: tuple[str, ...]
     evaluation: dict[str, Any]
     """As `bioattn.models.promoter.training.evaluation.Evaluation.to_json`."""
@@ -138,14 +137,12 @@ QUICK = CheckSettings(samples=120, mutated=10, probed=4, backgrounds=1)
 
 
 class QuickCheck(NamedTuple):
-    """What a quick check says."""
+    """A verdict and a figure, the code of the verdict, and what to do next, which names the user's files; empty
+    where a model has no attention over positions, or promoters are too few."""
 
     sentence: str = ""
-    """A verdict and a figure; empty where a model has no attention over positions, or promoters are too few."""
     code: str = ""
-    """Of the verdict (`bioattn.checks.measures.Code`)."""
     next: tuple[str, ...] = ()
-    """What to do next, with the user's names of files, which a model folder is not to hold."""
 
 
 def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset, names: Names) -> QuickCheck:
@@ -155,7 +152,7 @@ def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset, names: Nam
     try:
         require_checkable(model)
     except BioattnError:
-        return QuickCheck()
+        genes = genes[:0]
     if len(genes) < FEW:
         return QuickCheck()
     treatments = model.treatments.names

@@ -6,7 +6,7 @@ stands in `docs/formats/model.md`.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
@@ -379,21 +379,11 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
 
         return PromoterHeadScorer(self, read_dataset(dataset), SPLIT_NAMES.index(split))
 
-    def write_pruned(
-        self,
-        output: Path,
-        folder: Path,
-        dataset: Path,
-        keep: Mapping[str, Sequence[int]],
-        note: Mapping[str, Any],
-        *,
-        force: bool,
-        progress: Progress,
-    ) -> tuple[float, float] | None:
-        """Write a model folder with the heads `keep` alone; returns accuracies of both on test genes."""
+    def write_pruned(self, *arguments: Any, force: bool) -> tuple[float, float] | None:
+        """As `bioattn.models.promoter.heads.write_pruned`."""
         from bioattn.models.promoter.heads import write_pruned
 
-        return write_pruned(self, output, folder, dataset, keep, note, force=force, progress=progress)
+        return write_pruned(self, *arguments, force=force)
 
     def trial(self) -> None:
         """Ask one promoter of random bases for all treatments. Raises: NotFiniteError."""
@@ -450,11 +440,11 @@ def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterMod
     stored = read_json(folder / TREATMENTS)
     try:
         configs = [build(PromoterModelConfig, each, f"{folder / CONFIG}") for each in content["networks"]]
-        vocabulary = TreatmentVocabulary.from_json(stored["vocabulary"])
+        vocabulary = build(TreatmentVocabulary, stored["vocabulary"], f"{folder / TREATMENTS}")
         table = TreatmentTable(frame=_frame(stored["names"], stored["columns"]))
     except (FormatError, SettingsError) as error:
         raise FormatError(f"{error}; the folder is damaged or was edited") from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"{folder}: config.json or treatments.json is incomplete ({error!r})") from error
     model = load_network(
         lambda: PromoterModel(configs, vocabulary),

@@ -42,7 +42,6 @@ from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset, read_dataset
 from bioattn.promoters.response_metrics import known_mean, per_treatment
 from bioattn.store.training_record import COMPARISON, HISTORY, read_training_record, write_training_record
-from bioattn.system.progress import Progress
 from bioattn.text import quoted
 from bioattn.training.run import publish, working_folder
 
@@ -106,7 +105,17 @@ class PromoterHeadScorer:
             with masked_heads(self._model.model, masks):
                 answers_BT = self._answers(codes_BL)
             losses_BT = cell_losses(answers_BT, targets_BT, self._loss, 1.0)
-            for name, gradient in self._mask_gradients(losses_BT, masks).items():
+            # Treatments share the masks of the stem: there each needs a backward pass of its own. Elsewhere a cell
+            # depends on its own masks alone, and one pass gives the gradients of all.
+            shared = [name for name in masks if "treatment" not in self.sites[name].dims]
+            own = [name for name in masks if name not in shared]
+            by_treatment = [
+                torch.autograd.grad(losses_B.sum(), [masks[name] for name in shared], retain_graph=True)
+                for losses_B in (losses_BT.unbind(1) if shared else ())
+            ]
+            gradients = [torch.stack(each, dim=1) for each in zip(*by_treatment, strict=True)]
+            gradients += torch.autograd.grad(losses_BT.sum(), [masks[name] for name in own])
+            for name, gradient in zip([*shared, *own], gradients, strict=True):
                 by_cell_BTH = gradient.reshape(codes_BL.shape[0], len(self.items), -1)
                 sums[name] += by_cell_BTH.abs().sum(0).double().cpu().numpy()
         measured_T = np.isfinite(self._targets_GT).sum(0).astype(np.float64)
@@ -116,22 +125,6 @@ class PromoterHeadScorer:
             for name, site in self.sites.items()
             for place, head in enumerate(site.heads)
             if (name, head) not in silenced
-        }
-
-    def _mask_gradients(self, losses_BT: Tensor, masks: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Every cell's gradient with respect to its masks, the axis of treatments second."""
-        # Treatments share the masks of the stem: there each needs a backward pass of its own. Elsewhere a cell
-        # depends on its own masks alone, and one pass gives the gradients of all.
-        shared = [name for name in masks if "treatment" not in self.sites[name].dims]
-        own = [name for name in masks if name not in shared]
-        by_treatment = [
-            torch.autograd.grad(losses_B.sum(), [masks[name] for name in shared], retain_graph=True)
-            for losses_B in (losses_BT.unbind(1) if shared else ())
-        ]
-        at_once = torch.autograd.grad(losses_BT.sum(), [masks[name] for name in own])
-        return dict(zip(own, at_once, strict=True)) | {
-            name: torch.stack(each, dim=1)
-            for name, each in zip(shared, zip(*by_treatment, strict=True), strict=True)
         }
 
     def overall(self, by_item: NDArray[np.float64]) -> float:
@@ -249,7 +242,6 @@ def write_pruned(
     note: Mapping[str, Any],
     *,
     force: bool,
-    progress: Progress,
 ) -> tuple[float, float] | None:
     """Write the folder `output` of `model`, which lies in `model_folder`, with the heads `keep` alone.
 

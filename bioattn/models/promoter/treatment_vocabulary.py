@@ -69,7 +69,7 @@ class NumberScale:
     dose: bool
     """Entries are "number unit" and are divided by the largest dose of their agent and unit."""
     largest: dict[str, float]
-    """Largest training dose by "agent|unit" (`_quantity`); empty for plain numbers."""
+    """Largest training dose by "agent|unit" (`_doses`); empty for plain numbers."""
     log: bool
     mean: float
     sd: float
@@ -82,7 +82,7 @@ class TreatmentVocabulary:
     encoding: TreatmentEncoding
     names: tuple[str, ...]
     """All treatments of the training set, in dataset order."""
-    categories: dict[str, tuple[str, ...]]
+    categories: Mapping[str, Sequence[str]]
     """Category columns and their values; value i has index i + 1."""
     numbers: tuple[NumberScale, ...]
     agent_column: str | None
@@ -130,12 +130,18 @@ class TreatmentVocabulary:
                     continue
                 if not columns and series.nunique(dropna=False) < 2:
                     continue
+                present = [str(value) for value in series if _present(value)]
                 if is_numeric_dtype(series):
                     numbers.append(_scale(column, series.to_numpy(float), None))
-                elif _is_dose(series):
-                    numbers.append(_learn_dose(column, _doses(frame, column, agent)))
+                # At least half of the entries read "number unit"; the others count as unknown doses.
+                elif present and sum(bool(_DOSE.fullmatch(text)) for text in present) >= 0.5 * len(present):
+                    doses, largest = _doses(frame, column, agent), dict[str, float]()
+                    for amount, key in doses:
+                        if amount is not None:
+                            largest[key] = max(largest.get(key, 0.0), abs(amount))
+                    largest = {key: value or 1.0 for key, value in largest.items()}
+                    numbers.append(_scale(column, _shares(doses, largest), largest))
                 else:
-                    present = [str(value) for value in series.dropna() if value != ""]
                     categories[column] = tuple(sorted(set(present)))
             if encoding is TreatmentEncoding.MOLECULE and smiles is None:
                 raise BioattnError(
@@ -188,7 +194,16 @@ class TreatmentVocabulary:
             categories[:, f] = [index_of.get(str(value), 0) for value in _column(frame, column)]
         numbers = np.full((len(names), len(self.numbers)), np.nan, dtype=np.float32)
         for n, scale in enumerate(self.numbers):
-            numbers[:, n] = self._encode_numbers(frame, scale)
+            if scale.dose:
+                value = _shares(_doses(frame, scale.column, self.agent_column), scale.largest)
+            else:
+                try:
+                    value = _column(frame, scale.column).astype(float).to_numpy()
+                except ValueError as error:
+                    raise BioattnError(
+                        f"column {scale.column} of the treatment table holds text: {error}"
+                    ) from error
+            numbers[:, n] = (_compress(value, scale.log) - scale.mean) / scale.sd
         categories[unconditional] = 0
         numbers[unconditional] = np.nan
         return TreatmentBatch(
@@ -297,43 +312,12 @@ class TreatmentVocabulary:
                 cells[scale.column] = pd.Series(unseen, index=frame.index, dtype=bool)
         return {column: mask.astype(bool) for column, mask in cells.items() if column in frame.columns}
 
-    def _encode_numbers(self, frame: pd.DataFrame, scale: NumberScale) -> FloatArray:
-        if scale.dose:
-            value = _shares(_doses(frame, scale.column, self.agent_column), scale.largest)
-        else:
-            try:
-                value = _column(frame, scale.column).astype(float).to_numpy()
-            except ValueError as error:
-                raise BioattnError(
-                    f"column {scale.column} of the treatment table holds text: {error}"
-                ) from error
-        return (_compress(value, scale.log) - scale.mean) / scale.sd
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "TreatmentVocabulary":
-        """The vocabulary of which `content` is `asdict`, as JSON."""
-        return cls(
-            encoding=TreatmentEncoding(content["encoding"]),
-            names=tuple(content["names"]),
-            categories={column: tuple(values) for column, values in content["categories"].items()},
-            numbers=tuple(NumberScale(**scale) for scale in content["numbers"]),
-            agent_column=content["agent_column"],
-            unconditional=content["unconditional"],
-            smiles=content.get("smiles"),
-        )
-
 
 def _column(frame: pd.DataFrame, column: str) -> pd.Series:
     """A column of the table, or a column of missing values where the table lacks it."""
     if column in frame.columns:
         return frame[column]
     return pd.Series(np.nan, index=frame.index, dtype=object)
-
-
-def _is_dose(series: pd.Series) -> bool:
-    """At least half of the entries read "number unit"; the others count as unknown doses."""
-    present = [str(value) for value in series.dropna() if value != ""]
-    return len(present) > 0 and sum(bool(_DOSE.fullmatch(text)) for text in present) >= 0.5 * len(present)
 
 
 def _present(value: Any) -> bool:
@@ -347,24 +331,19 @@ def _key_text(key: str) -> str:
 
 
 def _doses(frame: pd.DataFrame, column: str, agent_column: str | None) -> list[tuple[float | None, str]]:
-    """Amount and "agent|unit" of each row; None and "" where the cell is no dose."""
+    """Amount and "agent|unit" of each row, by `UNITS`: concentrations in mM, and times in minutes, which have no
+    agent; None and "" where the cell is no dose."""
     agents = _column(frame, agent_column) if agent_column else [None] * len(frame)
     found: list[tuple[float | None, str]] = []
     for text, agent in zip(_column(frame, column), agents, strict=True):
         match = None if pd.isna(text) else _DOSE.fullmatch(str(text))
         if match is None:
             found.append((None, ""))
-        else:
-            found.append(
-                _quantity(float(match[1]), "" if agent is None or pd.isna(agent) else agent, match[2])
-            )
+            continue
+        unit, factor = UNITS.get(match[2], (match[2], 1.0))
+        name = "" if unit == "min" or agent is None or pd.isna(agent) else agent
+        found.append((float(match[1]) * factor, f"{name}|{unit}"))
     return found
-
-
-def _quantity(amount: float, agent: str, unit: str) -> tuple[float, str]:
-    """Amount and "agent|unit", by `UNITS`: concentrations in mM, and times in minutes, which have no agent."""
-    unit, factor = UNITS.get(unit, (unit, 1.0))
-    return amount * factor, f"{'' if unit == 'min' else agent}|{unit}"
 
 
 def _shares(doses: Sequence[tuple[float | None, str]], largest: Mapping[str, float]) -> FloatArray:
@@ -374,15 +353,6 @@ def _shares(doses: Sequence[tuple[float | None, str]], largest: Mapping[str, flo
 
 def _compress(value: FloatArray, log: bool) -> FloatArray:
     return np.sign(value) * np.log1p(np.abs(value)) if log else value
-
-
-def _learn_dose(column: str, doses: Sequence[tuple[float | None, str]]) -> NumberScale:
-    largest: dict[str, float] = {}
-    for amount, key in doses:
-        if amount is not None:
-            largest[key] = max(largest.get(key, 0.0), abs(amount))
-    largest = {key: value or 1.0 for key, value in largest.items()}
-    return _scale(column, _shares(doses, largest), largest)
 
 
 def _scale(column: str, value: FloatArray, largest: dict[str, float] | None) -> NumberScale:
