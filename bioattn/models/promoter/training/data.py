@@ -7,7 +7,6 @@ Shape suffixes: B promoters, G genes, L bases, T treatments.
 """
 
 import hashlib
-import logging
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,31 +22,8 @@ from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
 from bioattn.models.noise import noised
 from bioattn.models.promoter.config import Loss, TrainingConfig
-from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
 from bioattn.promoters.homology import distinct_kmers, distinct_values
-from bioattn.promoters.treatments import TreatmentTable
-
-LOGGER = logging.getLogger("bioattn")
-
-
-def training_treatments(
-    dataset: PromoterDataset, treatments: NDArray[np.int64], reference: str | None
-) -> TreatmentTable:
-    """The table of the training treatments.
-
-    Raises: BioattnError when nothing is left to train on, and when `reference` is none of them.
-    """
-    if not len(dataset.genes_in(TRAIN)) or not len(treatments):
-        raise BioattnError(
-            "the dataset has no training genes or no training treatments; prepare another split"
-        )
-    table = dataset.treatments.select([dataset.treatments.names[t] for t in treatments])
-    if reference is not None and reference not in table.names:
-        raise BioattnError(
-            f"--reference {reference!r} is no training treatment; there are {', '.join(table.names[:5])}…"
-        )
-    return table
-
 
 SPLIT_K = 14
 """Length of the k-mers that a certificate of a split counts: by chance few are in two promoters."""
@@ -74,15 +50,6 @@ def split_certificate(dataset: PromoterDataset) -> dict[str, Any]:
         }
     said = {name: dataset.metadata[name] for name in ("split", "leakage") if name in dataset.metadata}
     return {"k": SPLIT_K, "sides": sides, "dataset": said}
-
-
-def validation_genes(dataset: PromoterDataset, treatments: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """The validation genes, if anything was measured there under the training treatments."""
-    genes = dataset.genes_in(VALIDATION)
-    if len(genes) and np.isfinite(dataset.targets[np.ix_(genes, treatments)]).any():
-        return genes
-    LOGGER.warning("the dataset has no validation genes: training runs all epochs and keeps the last weights")
-    return None
 
 
 @dataclass(frozen=True, slots=True)

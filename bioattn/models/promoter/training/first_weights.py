@@ -38,7 +38,6 @@ from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import ConvStem, KmerStem
 from bioattn.models.promoter.training.baselines import BaselineData, component_ridge, principal_directions
 from bioattn.models.promoter.training.data import TargetScale
-from bioattn.models.promoter.training.ridge import Kmers
 from bioattn.models.promoter.treatment_encoder import IdEncoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.promoters.dataset import PromoterDataset
@@ -260,7 +259,11 @@ def warm_start(
     (standard,) = ridge.blocks
     coefficients_KT = added_KT / scale.sd_T
 
-    bump_P = _bump_of_bins(config.bin_edges, standard.block)
+    # The ridge's distance weight at the middle of each bin, 0 outside the region it counts in.
+    edges, block = np.array(config.bin_edges), standard.block
+    middles_P = (edges[:-1] + edges[1:]) / 2 - edges[-1]  # from the window's right end
+    bump_P = np.exp(-0.5 * np.square((middles_P - block.centre) / block.width))
+    bump_P = np.where((middles_P >= block.start) & (middles_P < block.stop), bump_P, 0.0)
     positional = network.position_bias_HP is not None
     # Attention weights sum to 1, counts do not: the readers make up for the sum.
     total = float(bump_P.sum()) if positional else float(config.num_bins)
@@ -277,13 +280,6 @@ def warm_start(
     design_TE = _start_embeddings(network, data, treatments)
     _set_heads(network, design_TE, vectors_KC, readers_TC, standard.mean_F, total)
     LOGGER.info(f"warm start from a component ridge on {chosen.choice}")
-
-
-def _bump_of_bins(edges: tuple[int, ...], block: Kmers) -> Matrix:
-    """The ridge's distance weight at the middle of each bin, 0 outside the region it counts in."""
-    middles_P = (np.array(edges[:-1]) + np.array(edges[1:])) / 2 - edges[-1]  # from the window's right end
-    bump_P: Matrix = np.exp(-0.5 * np.square((middles_P - block.centre) / block.width))
-    return np.where((middles_P >= block.start) & (middles_P < block.stop), bump_P, 0.0)
 
 
 def _halves(coefficients_KT: Matrix, channels: int) -> tuple[Matrix, Matrix]:

@@ -126,15 +126,9 @@ def chosen_plans(first: Plan, dataset: PromoterDataset, simple: Sequence[Baselin
     assert ridge.model is not None
     kmer, dropout = ridge.model.blocks[0].block.k, matching_dropout(data, ridge)
     model = {"kmer": kmer, "kmer_dropout": dropout, "treatment_encoder": first.config.treatment_encoder}
-    training: dict[str, Any] = {
-        **WARM["training"],
-        "max_shift": min(WARM["training"]["max_shift"], dataset.flank),
-    }
-    training |= {
-        "seed": first.training.seed,
-        "precision": first.training.precision,
-        "epochs": first.training.epochs,
-    }
+    training = {name: getattr(first.training, name) for name in ("seed", "precision", "epochs")}
+    training |= WARM["training"]
+    training["max_shift"] = min(training["max_shift"], dataset.flank)
     how = build(TrainingConfig, training, "chosen settings")
     warm = Plan(
         config=model_config(dataset, {**WARM["model"], **model}, how, "chosen settings"), training=how

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bioattn.checks.next_steps import Names
 from bioattn.choices import Noise
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import with_ability
 from bioattn.io.files import partial_path, sha256_of
 from bioattn.io.settings import build
@@ -30,7 +31,7 @@ from bioattn.models.promoter.training.baselines import (
     stacked,
     write_baselines,
 )
-from bioattn.models.promoter.training.data import split_certificate, training_treatments, validation_genes
+from bioattn.models.promoter.training.data import split_certificate
 from bioattn.models.promoter.training.evaluation import (
     FIGURES,
     Evaluation,
@@ -50,7 +51,7 @@ from bioattn.models.promoter.training.settings import (
     with_stem_dropout,
 )
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.dataset import TRAIN, read_dataset
+from bioattn.promoters.dataset import TRAIN, VALIDATION, read_dataset
 from bioattn.promoters.response_metrics import summarise
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 from bioattn.store.training_record import MODEL_ROW
@@ -122,8 +123,23 @@ class PromoterTask(Task):
     def prepare(self, progress: Progress) -> None:
         dataset, config = self.dataset, self.first.config
         self.columns = dataset.treatments_in(TRAIN)
-        self.table = training_treatments(dataset, self.columns, self.settings.reference)
-        self.validation = validation_genes(dataset, self.columns)
+        if not len(dataset.genes_in(TRAIN)) or not len(self.columns):
+            raise BioattnError(
+                "the dataset has no training genes or no training treatments; prepare another split"
+            )
+        self.table = dataset.treatments.select([dataset.treatments.names[t] for t in self.columns])
+        reference = self.settings.reference
+        if reference is not None and reference not in self.table.names:
+            raise BioattnError(
+                f"--reference {reference!r} is no training treatment; there are "
+                f"{', '.join(self.table.names[:5])}…"
+            )
+        self.validation: NDArray[np.int64] | None = dataset.genes_in(VALIDATION)
+        if not np.isfinite(dataset.targets[np.ix_(self.validation, self.columns)]).any():
+            self.validation = None
+            LOGGER.warning(
+                "the dataset has no validation genes: training runs all epochs and keeps the last weights"
+            )
         if self.settings.baselines:
             self.simple = self._simple_models(progress)
         plans = self.given or self._plans()
