@@ -25,7 +25,7 @@ from bioattn.models.family import is_parameter_file
 from bioattn.models.running import RunReport
 from bioattn.system.device import launch
 from bioattn_cli.pipes import pipes_as_files
-from bioattn_cli.reporting import LogFormat, Reporter, take_bar_away
+from bioattn_cli.reporting import LogFormat, Reporter
 
 Result: TypeAlias = RunReport | None
 """What a command returns: what is to be said and recorded."""
@@ -35,21 +35,14 @@ COMMANDS: dict[str, Callable[..., Result]] = {}
 """What `command` was given, by words such as `export tracks`; `with_report` makes functions for typer of it."""
 
 
-def _group(one: Parameter) -> str:
-    """The heading under which --help shows a parameter, one of `GROUPS`."""
-    if one.said.group is not None:
-        return one.said.group
-    if one.said.writes is not None:
-        return "Output"
-    if one.said.is_argument or Path in (one.kind, *get_args(one.kind)):
-        return "Inputs"
-    return {"model": "Model", "training": "Training"}.get(one.table or "", "Options")
-
-
 def _for_typer(one: Parameter) -> inspect.Parameter:
     """A parameter as typer reads it."""
     said, default, metavar = one.said, one.default, one.said.metavar
     kinds = (one.kind, *get_args(one.kind))
+    group = {"model": "Model", "training": "Training"}.get(one.table or "", "Options")
+    if said.is_argument or Path in kinds:
+        group = "Inputs" if said.writes is None else "Output"
+    group = said.group or group
     is_tuple = get_origin(one.kind) is tuple
     kind = list[kinds[1]] if is_tuple else one.kind  # type: ignore[valid-type]
     if said.parse is not None:
@@ -57,7 +50,7 @@ def _for_typer(one: Parameter) -> inspect.Parameter:
     if is_tuple and default == ():
         kind, default = kind | None, None
     if said.is_argument:
-        shown: Any = typer.Argument(metavar=metavar, help=said.help, rich_help_panel=_group(one))
+        shown: Any = typer.Argument(metavar=metavar, help=said.help, rich_help_panel=group)
     else:
         if metavar is None and (said.min is not None or said.max is not None):
             metavar = "<float>" if float in kinds else "<int>"  # as typer has it without bounds
@@ -72,7 +65,7 @@ def _for_typer(one: Parameter) -> inspect.Parameter:
             min=said.min,
             max=said.max,
             parser=said.parse,
-            rich_help_panel=_group(one),
+            rich_help_panel=group,
         )
     return inspect.Parameter(
         one.name,
@@ -142,14 +135,13 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
             _check(own, arguments)
         try:
             with pipes_as_files(own if is_alone else (), arguments) as readable:
-                done = function(reporter, **filled(declared, readable))
-                if done is not None:
-                    _write_record(done, reporter.command, own, readable, began)
+                done = function(reporter, **filled(declared, readable)) or RunReport(outputs=())
+                _write_record(done, reporter.command, own, readable, began)
         finally:
-            take_bar_away()
-        for sentence in () if done is None else done.sentences:
+            reporter.progress.end()
+        for sentence in done.sentences:
             reporter.say(sentence)
-        if done is not None and done.failure is not None:
+        if done.failure is not None:
             raise BioattnError(done.failure)
 
     shown = [*map(_for_typer, own), *inspect.signature(_shared).parameters.values()]
@@ -174,7 +166,17 @@ def _check(own: Sequence[Parameter], arguments: Mapping[str, Any]) -> None:
             raise unreadable(path, error) from None
         except OSError:
             continue
-    _check_model_folder(inputs, arguments)
+    # A model folder and a file are easily swapped.
+    places = [one for one in inputs if one.said.is_argument]
+    models = [one for one in places if one.said.recorded_file]
+    for one in models:
+        path = arguments[one.name]
+        if path.is_file() and not is_parameter_file(path):
+            raise BioattnError(f"{one.said.metavar} {path}: is a file, a model folder is needed")
+    for one in (one for one in places if models and one not in models):
+        for path in _paths(one, arguments):
+            if (path / models[0].said.recorded_file).is_file():
+                raise BioattnError(f"{one.said.metavar} {path}: is a model folder, a file is needed")
     may_replace = arguments.get("force", True) or arguments.get("resume", False)
     outputs: dict[Path, str] = {}
     for one in own:
@@ -191,20 +193,6 @@ def _check(own: Sequence[Parameter], arguments: Mapping[str, Any]) -> None:
                 check_apart(path, given, option)
                 if option == "--output" and not may_replace and path.is_dir() and any(path.iterdir()):
                     raise already_there(path)
-
-
-def _check_model_folder(inputs: Sequence[Parameter], arguments: Mapping[str, Any]) -> None:
-    """Tell a model folder from a file: of two arguments they are easily swapped. Raises: BioattnError."""
-    places = [one for one in inputs if one.said.is_argument]
-    models = [one for one in places if one.said.recorded_file]
-    for one in models:
-        path = arguments[one.name]
-        if path.is_file() and not is_parameter_file(path):
-            raise BioattnError(f"{one.said.metavar} {path}: is a file, a model folder is needed")
-    for one in (one for one in places if models and one not in models):
-        for path in _paths(one, arguments):
-            if (path / models[0].said.recorded_file).is_file():
-                raise BioattnError(f"{one.said.metavar} {path}: is a model folder, a file is needed")
 
 
 def _write_record(

@@ -7,8 +7,8 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Sequence
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -26,23 +26,6 @@ _NO_ROOM_FOR_LIBRARY = ("failed to map segment", "annot allocate memory")
 """What the loader of shared libraries says."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of printing; those of files are sentences of the library."""
-
-
-@contextmanager
-def _only_the_first_reports(arguments: Sequence[str]) -> Iterator[None]:
-    """Of several processes that train together one speaks; what the others would say goes nowhere.
-
-    An error that is theirs alone is said by `main`.
-    """
-    if is_reporting_process(arguments):
-        yield
-        return
-    with (
-        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
-        redirect_stdout(nowhere),
-        redirect_stderr(nowhere),
-    ):
-        yield
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +55,12 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         signal.signal(signal.SIGTERM, _stop)
         signal.signal(signal.SIGINT, _stop)
     try:
-        with _only_the_first_reports(arguments):
+        with ExitStack() as silence:
+            if not is_reporting_process(arguments):
+                # Of processes that train together one speaks; an error that is another's alone is said by `main`.
+                nowhere = silence.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+                silence.enter_context(redirect_stdout(nowhere))
+                silence.enter_context(redirect_stderr(nowhere))
             try:
                 if arguments == ["--version"]:  # without the imports of all commands
                     print(f"bioattn {__version__}")  # noqa: T201
@@ -129,7 +117,8 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
             raise
         return 1
     except RuntimeError as error:
-        if not _is_torch_out_of_memory(error):
+        # torch's GPU errors have a class, its CPU errors only a sentence.
+        if type(error).__name__ != "OutOfMemoryError" and "can't allocate memory" not in str(error):
             raise
         say_error(f"{_OUT_OF_MEMORY} ({str(error).splitlines()[0]})")
         return 1
@@ -153,8 +142,3 @@ def _stop(number: int, _frame: FrameType | None) -> NoReturn:
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     sys.exit(143)
-
-
-def _is_torch_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch could not allocate: its GPU errors have a class, its CPU errors only a sentence."""
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

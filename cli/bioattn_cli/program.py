@@ -8,9 +8,9 @@ import inspect
 import pkgutil
 import re
 import textwrap
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Annotated, Any
 
@@ -19,9 +19,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from bioattn import __version__
 from bioattn.errors import SettingsError
+from bioattn.models.family import families
 from bioattn_cli import commands
 from bioattn_cli.command import COMMANDS, GROUPS, Result, with_report
-from bioattn_cli.commands.families import register_families
+from bioattn_cli.commands.families import settings_command, train
 from bioattn_cli.reporting import is_reporting_process
 
 VERBS = {
@@ -51,14 +52,16 @@ _EXAMPLES = ("bioattn ", "modisco ")
 def help_text(docstring: str | None) -> str:
     """A docstring whose examples are not filled like prose, but lines of 80 columns that a shell joins again."""
     paragraphs = inspect.cleandoc(docstring or "").split("\n\n")
-    return "\n\n".join(_example(text) if text.startswith(_EXAMPLES) else text for text in paragraphs)
-
-
-def _example(command: str) -> str:
-    # textwrap does not break lines at no-break spaces: an option stays with its value.
-    words = re.sub(r" (--?\S+) (?!-)", " \\1\u00a0", " ".join(command.split()))
-    lines = textwrap.wrap(words, 76, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-    return "\b\n" + " \\\n".join(lines).replace("\u00a0", " ")  # \b: leave these lines alone
+    wrapper = textwrap.TextWrapper(
+        76, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    for place, text in enumerate(paragraphs):
+        if text.startswith(_EXAMPLES):
+            # textwrap does not break lines at no-break spaces: an option stays with its value.
+            lines = wrapper.wrap(re.sub(r" (--?\S+) (?!-)", " \\1\u00a0", " ".join(text.split())))
+            # \b: leave these lines alone
+            paragraphs[place] = "\b\n" + " \\\n".join(lines).replace("\u00a0", " ")
+    return "\n\n".join(paragraphs)
 
 
 _BaseContext: Any = TyperCommand.context_class
@@ -90,15 +93,9 @@ class Command(TyperCommand):
 class Verb(TyperGroup):
     """A group of commands whose --help shows the first sentence of each in full, on as many lines as it takes."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx))
-
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Without the cut to one line that typer makes."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [
-            (name, command.get_short_help_str(_WHOLE)) for name, command in commands if command is not None
-        ]
+        rows = [(name, command.get_short_help_str(_WHOLE)) for name, command in self.commands.items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -117,7 +114,14 @@ def as_our_errors(arguments: Sequence[str]) -> Iterator[None]:
         if type(error).__name__ == "NoArgsIsHelpError":  # a verb alone
             error.show()
             raise SystemExit(error.exit_code) from error
-        told = SettingsError(_sentence(error))
+        words = " ".join(error.format_message().split()).rstrip(".?").partition(", unable to parse")[0]
+        for theirs, ours in _OTHER_WORDS:
+            words = words.replace(theirs, ours)
+        refused = getattr(error.__cause__, "errors", None)  # pydantic, which names no value
+        if refused is not None:
+            words = words.replace("Input should", f"{refused()[0]['input']!r} should")
+        hint = "" if error.ctx is None else f"; see `{error.ctx.command_path} --help`"
+        told = SettingsError(words[:1].lower() + words[1:] + hint)
         # Processes that train together have one command line.
         told.is_reported_elsewhere = not is_reporting_process(arguments)
         raise told from error
@@ -132,37 +136,11 @@ _OTHER_WORDS = (
 """How typer begins a remark, and how we do."""
 
 
-def _sentence(error: Any) -> str:
-    words = " ".join(error.format_message().split()).rstrip(".?").partition(", unable to parse")[0]
-    for theirs, ours in _OTHER_WORDS:
-        words = words.replace(theirs, ours)
-    refused = getattr(error.__cause__, "errors", None)  # pydantic, which names no value
-    if refused is not None:
-        words = words.replace("Input should", f"{refused()[0]['input']!r} should")
-    hint = "" if error.ctx is None else f"; see `{error.ctx.command_path} --help`"
-    return words[:1].lower() + words[1:] + hint
-
-
-class _Program(Verb):
-    def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of use."""
-        return sorted(super().list_commands(ctx), key=list(VERBS).index)
-
-
-@dataclass(frozen=True)
-class _WhenAsked(Mapping[str, Any]):
-    """Commands by name, each built when it is asked for: all together take longer than a start should."""
-
-    builders: Mapping[str, Callable[[], Any]]
+class _WhenAsked(UserDict[str, Any]):
+    """What builds commands, by name, when they are asked for: all together take longer than a start should."""
 
     def __getitem__(self, name: str) -> Any:
-        return self.builders[name]()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.builders)
-
-    def __len__(self) -> int:
-        return len(self.builders)
+        return self.data[name]()
 
 
 @cache
@@ -173,10 +151,13 @@ def program() -> Any:
     """
     for module in pkgutil.iter_modules(commands.__path__):
         importlib.import_module(f"{commands.__name__}.{module.name}")
-    register_families()
+    for family in families().values():
+        for verb, kind in family.settings.items():
+            execute = partial(train, family) if verb == "train" else getattr(family, verb)
+            settings_command(f"{verb} {family.nouns.get(verb, family.name)}", kind, execute)
     root = typer.Typer(
         name="bioattn",
-        cls=_Program,
+        cls=Verb,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -188,7 +169,7 @@ def program() -> Any:
         verb, _, noun = words.partition(" ")
         verbs.setdefault(verb, {})[noun] = function
     built: Any = typer.main.get_command(root)
-    built.commands = _WhenAsked({verb: cache(partial(_verb, verb, own)) for verb, own in verbs.items()})
+    built.commands = _WhenAsked({verb: cache(partial(_verb, verb, verbs[verb])) for verb in VERBS})
     return built
 
 
@@ -207,7 +188,7 @@ def _verb(name: str, functions: Mapping[str, Callable[..., Result]]) -> Any:
     alone.callback()(lambda: None)  # so that typer makes a group of it
     verb: Any = typer.main.get_command(alone)
     verb.commands = _WhenAsked(
-        {noun: cache(partial(_command, noun, function)) for noun, function in functions.items()}
+        {noun: cache(partial(_command, noun, function)) for noun, function in sorted(functions.items())}
     )
     return verb
 

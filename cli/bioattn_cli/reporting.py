@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 from bioattn.system.device import Device, choose_device, describe_device, launch, set_threads
 from bioattn.system.progress import Progress
@@ -37,16 +37,12 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-def asks_for_json(arguments: Sequence[str]) -> bool:
-    """Whether a command line wants messages as JSON lines; it may be too wrong for its options to be read."""
-    last = [value for name, value in pairwise(arguments) if name == "--log-format"]
-    last += [argument.partition("=")[2] for argument in arguments if argument.startswith("--log-format=")]
-    return last[-1:] == [LogFormat.JSON]
-
-
 def error_line(sentence: str, arguments: Sequence[str], level: str = "error") -> str:
     """How the sentence that ends a command is written on stderr."""
-    if asks_for_json(arguments):
+    # The command line may be too wrong for its options to be read.
+    formats = [value for name, value in pairwise(arguments) if name == "--log-format"]
+    formats += [argument.partition("=")[2] for argument in arguments if argument.startswith("--log-format=")]
+    if formats[-1:] == [LogFormat.JSON]:
         return _json_line(time.time(), level, as_typed(sentence))
     return f"bioattn: {'error: ' if level == 'error' else ''}{printable(as_typed(sentence))}"
 
@@ -62,25 +58,26 @@ def _json_line(seconds: float, level: str, event: str) -> str:
     return json.dumps({"time": round(seconds, 3), "level": level, "event": event})
 
 
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return _json_line(record.created, record.levelname.lower(), shortened(as_typed(record.getMessage())))
-
-
-class _TextFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        prefix = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        return prefix + printable(shortened(as_typed(record.getMessage())))
-
-
-class _Messages(logging.StreamHandler[TextIO]):
+class Messages(logging.StreamHandler[TextIO]):
     """Writes messages; above the bar while there is one, which would otherwise stand before and after them."""
 
+    def __init__(self, log_format: LogFormat) -> None:
+        super().__init__(sys.stderr)
+        self.log_format = log_format
+
+    def format(self, record: logging.LogRecord) -> str:
+        level, said = record.levelname.lower(), shortened(as_typed(record.getMessage()))
+        if self.log_format is LogFormat.JSON:
+            return _json_line(record.created, level, said)
+        return ("" if level == "info" else f"{level}: ") + printable(said)
+
     def emit(self, record: logging.LogRecord) -> None:
-        if ProgressBar.shown is None:
+        bar = None if ProgressBar.shown is None else ProgressBar.shown.bar
+        if bar is None:
             super().emit(record)
         else:
-            ProgressBar.shown.print_above(self.format(record))
+            text = self.format(record)
+            bar.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 class Reporter:
@@ -92,9 +89,7 @@ class Reporter:
     ) -> None:
         self.command = ["bioattn", *arguments]
         """The command line as it was typed, for run records."""
-        handler = _Messages(sys.stderr)
-        handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())
-        LOGGER.handlers[:] = [handler]
+        LOGGER.handlers[:] = [Messages(log_format)]
         LOGGER.propagate = False
         LOGGER.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
         self.say: Callable[[str], None] = LOGGER.info
@@ -125,7 +120,7 @@ class ProgressBar(Progress):
     """The one on the terminal."""
 
     def __init__(self) -> None:
-        self._bar: RichProgress | None = None
+        self.bar: RichProgress | None = None
         self._task: TaskID | None = None
 
     def begin(self, description: str, total: int | None) -> None:
@@ -141,7 +136,7 @@ class ProgressBar(Progress):
         from rich.progress import Progress as RichProgress
 
         self.end()
-        self._bar = RichProgress(
+        self.bar = RichProgress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
@@ -152,59 +147,38 @@ class ProgressBar(Progress):
             transient=True,
             redirect_stdout=False,
         )
-        self._task = self._bar.add_task(printable(description), total=total, status="")
-        self._bar.start()
+        self._task = self.bar.add_task(printable(description), total=total, status="")
+        self.bar.start()
         ProgressBar.shown = self
 
     def advance(self, steps: int = 1, **status: float | str) -> None:
         """Move the bar and show `status` beside it."""
-        if self._bar is None or self._task is None:
-            return
-        if status:
-            self._bar.update(self._task, advance=steps, status=_status_text(status))
-        else:
-            self._bar.update(self._task, advance=steps)
+        if self.bar is not None and self._task is not None:
+            shown: dict[str, Any] = {"status": _status_text(status)} if status else {}
+            self.bar.update(self._task, advance=steps, **shown)
 
     def note(self, sentence: str) -> None:
         """Print a line that stays, above the bar."""
         LOGGER.info(sentence)
 
-    def print_above(self, text: str) -> None:
-        """Print a line that stays; the bar moves down."""
-        if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
-
     def end(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
         if ProgressBar.shown is self:
             ProgressBar.shown = None
-
-
-def take_bar_away() -> None:
-    """Take away the bar that is shown, if one is: an error left it there, or there is data to show."""
-    if ProgressBar.shown is not None:
-        ProgressBar.shown.end()
 
 
 class ProgressLines(Progress):
     """One log line every ten seconds, for files and pipes."""
 
     def __init__(self) -> None:
-        self._description = ""
-        self._total: int | None = None
-        self._done = 0
-        self._last = 0.0
-        self._told = 0
-        self._status = ""
+        self.begin("", None)
 
     def begin(self, description: str, total: int | None) -> None:
         """Remember the work; short work stays silent."""
         self._description, self._total, self._done = description, total, 0
-        self._last = time.monotonic()
-        self._told = 0
-        self._status = ""
+        self._last, self._told, self._status = time.monotonic(), 0, ""
 
     def advance(self, steps: int = 1, **status: float | str) -> None:
         """Write a line when the last one is ten seconds old."""
@@ -213,9 +187,8 @@ class ProgressLines(Progress):
             self._status = " " + _status_text(status)
         seconds = time.monotonic() - self._last
         if seconds >= PLAIN_INTERVAL_SECONDS:
-            of_total = left = ""
-            if self._total is not None:
-                of_total = f"/{self._total:,}"
+            of_total = "" if self._total is None else f"/{self._total:,}"
+            left = ""
             if self._total is not None and self._done < self._total:
                 # By the pace since the last line: what an earlier run had done took no time in this one.
                 pace = seconds / max(1, self._done - self._told)

@@ -40,11 +40,9 @@ def test_errors_and_messages_show_escapes_instead_of_sending_them(tmp_path, caps
     said = capsys.readouterr().err
     assert "\x1b" not in said
     assert "\\x1b[2J" in said
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(reporting._TextFormatter())
+    handler = reporting.Messages(reporting.LogFormat.TEXT)
     handler.emit(logging.LogRecord("bioattn", logging.WARNING, "", 0, "gene %s", (EVIL,), None))
-    assert stream.getvalue() == "warning: gene " + printable(EVIL) + "\n"
+    assert capsys.readouterr().err == "warning: gene " + printable(EVIL) + "\n"
 
 
 def lines_of(shown):

@@ -9,7 +9,6 @@ same for every family. The settings that it is given hold the options alone; `wi
 import inspect
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +17,13 @@ import typer
 from bioattn.errors import BioattnError
 from bioattn.io.settings import Settings, argument, declared_by, option, with_config_file
 from bioattn.models.attention_settings import ExportAttention
-from bioattn.models.family import ability, families, family_of_parameters
+from bioattn.models.family import ability, family_of_parameters
 from bioattn.models.running import RunReport
 from bioattn.system.signals import stop_on_signals
 from bioattn.text import table_text
 from bioattn_cli import options
 from bioattn_cli.command import COMMANDS, Result, command
 from bioattn_cli.reporting import Reporter
-
-
-def register_families() -> None:
-    """Register the commands of families. Raises: BioattnError when a family cannot be used."""
-    for family in families().values():
-        for verb, kind in family.settings.items():
-            execute = partial(train, family) if verb == "train" else getattr(family, verb)
-            settings_command(f"{verb} {family.nouns.get(verb, family.name)}", kind, execute)
 
 
 def settings_command(words: str, kind: type[Settings], execute: Callable[[Any, Reporter], Result]) -> None:
@@ -70,23 +61,20 @@ def train(family: Any, settings: Any, reporter: Reporter) -> RunReport | None:
     tables = [] if results is None else results.tables()
     if tables:
         typer.echo("\n\n".join(table_text(table, aligned=sys.stdout.isatty()) for table in tables))
-    finished_before = results is None
     if not processes.is_first:
         return None
     figures: dict[str, Any] = {"device": device.type}
     if processes.count > 1:
         figures["processes"] = processes.count
-    if finished_before:
-        figures["finished_before"] = True
     if results is None:
-        return RunReport(**figures)
+        return RunReport(**figures, finished_before=True)
     comparison, said = results.comparison(), [f"wrote {settings.output}"]
     if comparison is not None:
         said.append(comparison.sentence())
-    if comparison is not None and comparison.below:
-        data = next(iter(settings.input_paths().values()))
-        names = Names.of(family.name, settings.output, None, data)
-        said.append(f"Next: {beaten(comparison, names)}")
+        if comparison.below:
+            data = next(iter(settings.input_paths().values()))
+            names = Names.of(family.name, settings.output, None, data)
+            said.append(f"Next: {beaten(comparison, names)}")
     if check := getattr(results, "check", ""):
         said += [check, *(f"Next: {step}" for step in getattr(results, "next", ()))]
     return RunReport(*said, **figures)
