@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from bioattn.io.files import (
     require_free_space,
     sha256_of,
     unwritable,
+    write_json,
 )
 from bioattn.io.hdf5 import open_hdf5, strings, text_attribute
 from bioattn.models.running import RunReport
@@ -37,10 +38,9 @@ from bioattn.store.shards import (
     ShardRecord,
     read_shard_file,
     shard_of_hdf5,
-    write_shard_file,
 )
 from bioattn.store.writer import ResultWriter, result_file
-from bioattn.system.shard import Shard, parse_shard
+from bioattn.system.shard import parse_shard
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted, human_bytes, listed
 
@@ -94,12 +94,10 @@ class FolderRunner(Protocol):
     """The JSON file of a folder of results with `settings` and the `sha256` of the `input`."""
 
     @property
-    def model_path(self) -> Path:
-        """The model's file or folder."""
+    def model_path(self) -> Path: ...
 
     @property
-    def sites(self) -> Mapping[str, AttentionSite]:
-        """Attention sites by name."""
+    def sites(self) -> Mapping[str, AttentionSite]: ...
 
     def settings_json(self) -> dict[str, Any]:
         """JSON values of all that decides the results, but the input."""
@@ -141,20 +139,24 @@ def run_folders(
     """
     runner.check(options)
     run = _FolderRun(runner, settings, sources, several)
-    with ExitStack() as stack:
-        if several:
-            stack.enter_context(folder_of_results(settings.output))
+    with folder_of_results(settings.output) if several else nullcontext():
         run.find_finished()
         if several:
             remove_leftover(settings.output / SHARD_FILE)  # no longer true of the folder
-        run.request = stack.enter_context(run.stopping_with_hint())
-        if options is None:
-            run.run_pending(None, {source.name for source in run.sources})
-        else:
-            run.run_with_attention(options)
+        try:
+            with stop_on_signals() as run.request:
+                if options is None:
+                    run.run_pending(None, {source.name for source in run.sources})
+                else:
+                    run.run_with_attention(options)
+        except Interrupted as stop:
+            done, total = len(run.finished) + len(run.resumed), counted(len(run.sources), runner.noun)
+            hint = "repeat the command with --resume to go on" if done else "nothing is kept yet"
+            raise Interrupted(f"{stop}; {done:,} of {total} finished: {hint}", stop.exit_code) from stop
         if run.record is not None:
-            done = [source.name for source in run.sources if source.name not in run.failed]
-            write_shard_file(settings.output, run.record, done, run.failed)
+            names = [source.name for source in run.sources if source.name not in run.failed]
+            record = {**run.record.as_json(), "results": names, "failed": run.failed}
+            write_json(settings.output / SHARD_FILE, record)
     return run.report(figures)
 
 
@@ -165,18 +167,31 @@ class _FolderRun:
         self, runner: FolderRunner, settings: Any, sources: Sequence[InputFile], several: bool
     ) -> None:
         self.runner, self.settings, self.several = runner, settings, several
-        self.decisive = {**runner.settings_json(), "inputs": _inputs_digest(sources)}
+        output, noun = settings.output, runner.noun
+        # Of names and sizes, not of content: no machine need read what others run.
+        digest = hashlib.sha256()
+        for source in sources:
+            with suppress(OSError):  # reading it will say what is wrong
+                digest.update(f"{source.name}\t{source.path.stat().st_size}\n".encode())
+        self.decisive = {**runner.settings_json(), "inputs": digest.hexdigest()}
         self.shard = None if settings.shard is None else parse_shard(settings.shard)
         self.record = None
         if self.shard is not None:
-            _check_shard(
-                self.shard, runner.noun, sources, settings.output, several=several, force=settings.force
-            )
+            if not several:
+                raise BioattnError(
+                    f"--shard {self.shard}: shards are of a folder or list of {noun}s, and this is one {noun}; "
+                    "leave it out"
+                )
+            if (output / SHARD_FILE).is_file() and not settings.force:
+                there = read_shard_file(output)[0]
+                if there.shard != self.shard:
+                    raise BioattnError(
+                        f"{output}: holds {there.part} of a sharded run; give each shard an --output of its own"
+                    )
             self.record = ShardRecord.of(self.shard, len(sources), self.decisive)
             sources = sources[self.shard.slice(len(sources))]
-            LOGGER.info(f"shard {self.shard}: {counted(len(sources), runner.noun)} of {self.record.total:,}")
+            LOGGER.info(f"shard {self.shard}: {counted(len(sources), noun)} of {self.record.total:,}")
         self.sources, self.pending = sources, list[InputFile]()
-        output = settings.output
         self.folders = {each.name: output / each.name if several else output for each in sources}
         self.finished: dict[str, list[str]] = {}
         """Files written."""
@@ -227,7 +242,7 @@ class _FolderRun:
         if (
             not settings.force
             and len(self.resumed) == len(self.sources)
-            and _is_attention_of(output, of_file, self.sources, self.shard)
+            and self.is_attention_there(output, of_file)
         ):
             LOGGER.info(f"{output}: is there already, and so are all results")
             return
@@ -240,6 +255,24 @@ class _FolderRun:
             self.run_pending(written, set(writer.ids))
             if not writer.ids and self.record is None:
                 raise _NoAttentionError
+
+    def is_attention_there(self, path: Path, settings: Mapping[str, Any]) -> bool:
+        """Whether a finished file holds the attention over the inputs, in these settings."""
+        if not path.is_file() or partial_path(path).exists():
+            return False
+        try:
+            with open_hdf5(path) as file:
+                record = shard_of_hdf5(path, file)
+                stored = json.loads(text_attribute(file, SETTINGS) or "{}")
+                ids, digests = strings(file["samples/id"]), strings(file["samples/input_sha256"])
+        except FormatError:
+            return False  # damaged, or something else
+        return (
+            (None if record is None else record.shard) == self.shard
+            and stored == json.loads(json.dumps(settings))
+            and dict(zip(ids, digests, strict=True))
+            == {source.name: sha256_of(source.path) for source in self.sources}
+        )
 
     def run_pending(self, attention: AttentionWriter | None, there: Collection[str]) -> None:
         """Run the inputs whose folder or attention is not there yet.
@@ -276,19 +309,6 @@ class _FolderRun:
         self.failed[source.name] = reason
         LOGGER.warning(f"{source.name} is left out: {reason}")
 
-    @contextmanager
-    def stopping_with_hint(self) -> Iterator[StopRequest]:
-        """Stop on signals, saying what is kept."""
-        try:
-            with stop_on_signals() as request:
-                yield request
-        except Interrupted as stop:
-            done, total = len(self.finished) + len(self.resumed), len(self.sources)
-            hint = "repeat the command with --resume to go on" if done else "nothing is kept yet"
-            raise Interrupted(
-                f"{stop}; {done:,} of {counted(total, self.runner.noun)} finished: {hint}", stop.exit_code
-            ) from stop
-
     def report(self, figures: Mapping[str, Any]) -> RunReport:
         """What was done, to be said and recorded."""
         output, attention = self.settings.output, self.settings.attention
@@ -319,53 +339,6 @@ class _FolderRun:
             resumed=sorted(self.resumed),
             failed=self.failed,
         )
-
-
-def _is_attention_of(
-    path: Path, settings: Mapping[str, Any], sources: Sequence[InputFile], shard: Shard | None
-) -> bool:
-    """Whether a finished file holds the attention over `sources`, in these settings."""
-    if not path.is_file() or partial_path(path).exists():
-        return False
-    try:
-        with open_hdf5(path) as file:
-            record = shard_of_hdf5(path, file)
-            stored = json.loads(text_attribute(file, SETTINGS) or "{}")
-            digests = dict(
-                zip(strings(file["samples/id"]), strings(file["samples/input_sha256"]), strict=True)
-            )
-    except FormatError:
-        return False  # damaged, or something else
-    return (
-        (None if record is None else record.shard) == shard
-        and stored == json.loads(json.dumps(settings))
-        and digests == {source.name: sha256_of(source.path) for source in sources}
-    )
-
-
-def _inputs_digest(sources: Sequence[InputFile]) -> str:
-    """A digest of names and sizes, not of content: no machine need read what others run."""
-    digest = hashlib.sha256()
-    for source in sources:
-        with suppress(OSError):  # reading it will say what is wrong
-            digest.update(f"{source.name}\t{source.path.stat().st_size}\n".encode())
-    return digest.hexdigest()
-
-
-def _check_shard(
-    shard: Shard, noun: str, sources: Sequence[InputFile], output: Path, *, several: bool, force: bool
-) -> None:
-    """Raises: BioattnError where there is nothing to share, and when `output` is another shard's."""
-    if not several:
-        raise BioattnError(
-            f"--shard {shard}: shards are of a folder or list of {noun}s, and this is one {noun}; leave it out"
-        )
-    if (output / SHARD_FILE).is_file() and not force:
-        there = read_shard_file(output)[0]
-        if there.shard != shard:
-            raise BioattnError(
-                f"{output}: holds {there.part} of a sharded run; give each shard an --output of its own"
-            )
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -146,29 +146,35 @@ class Work:
     def collect(self, layout: FileLayout) -> Held:
         """The results of all samples, in memory. Raises: as `block`."""
         kept = Held(layout)
-        for batch in self.source.batches(self.batch_size):
-            if self.stream is None:
-                kept.append(self.block(batch, layout))
-            else:
-                with finite_results(f"{self.noun} {batch.samples.ids[0]!r}", self.model):
-                    self.stream(batch, kept)
+        for _ in self.blocks(layout, kept):
+            pass
         return kept
 
     def blocks(
         self,
         layout: FileLayout | None = None,
+        into: ResultWriter | Held | None = None,
         *,
         progress: Progress = SILENT,
         request: StopRequest | None = None,
     ) -> Iterator[Block]:
-        """The results of all samples, one batch after the other. layout: of the file that they go to.
+        """The results of all samples, one batch after the other, once they are written `into` what has `layout`.
+        Of streamed results a block has the samples alone.
 
         Raises: as `block`; Interrupted.
         """
-        request = request or StopRequest()
         for batch in self.source.batches(self.batch_size):
-            request.check()
-            yield self.block(batch, layout)
+            if request is not None:
+                request.check()
+            if self.stream is None or into is None:
+                block = self.block(batch, layout)
+                if into is not None:
+                    into.append(block)
+            else:
+                block = Block(batch.samples, {})
+                with finite_results(f"{self.noun} {batch.samples.ids[0]!r}", self.model):
+                    self.stream(batch, into)
+            yield block
             progress.advance(len(batch.samples))
 
 
@@ -190,8 +196,7 @@ class ResultFile:
     """What the user can do to make it smaller, as an imperative."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSummary:
+class RunSummary(NamedTuple):
     """What a run did."""
 
     num_samples: int
@@ -227,6 +232,7 @@ def run_work(
         LOGGER.info(f"shard {shard}: {counted(rows.stop - rows.start, work.noun)} of {total:,}")
         work = work.part(rows)
     number, noun = work.source.num_samples, work.noun
+    take = take or (lambda block: None)
     progress.begin(f"{noun}s", number)
     keep_freed_memory()
     try:
@@ -234,8 +240,7 @@ def run_work(
             if file is not None:
                 return _run_to_file(work, take, file, record, resume, force, progress, request)
             for block in work.blocks(progress=progress, request=request):
-                if take is not None:
-                    take(block)
+                take(block)
     except Interrupted as stop:
         if file is not None:
             raise
@@ -247,7 +252,7 @@ def run_work(
 
 def _run_to_file(
     work: Work,
-    take: Callable[[Block], None] | None,
+    take: Callable[[Block], None],
     file: ResultFile,
     record: ShardRecord | None,
     resume: bool,
@@ -271,58 +276,32 @@ def _run_to_file(
             done = resumed = len(writer)
             if resumed:
                 LOGGER.info(f"going on after {resumed:,} of {number:,} {noun}s of an earlier run")
-                if take is not None:
-                    for block in writer.written():
-                        take(block)
+                for block in writer.written():
+                    take(block)
                 progress.advance(resumed)
                 work = work.part(slice(resumed, number))
             began, told = time.monotonic(), False
-            for block in _written(work, layout, writer, progress, request):
-                if take is not None:
-                    take(block)
+            for block in work.blocks(layout, writer, progress=progress, request=request):
+                take(block)
                 done += len(block.samples)
                 seconds = time.monotonic() - began
-                if not told and seconds > _TRIAL_SECONDS:
-                    told = True
-                    _tell_time(seconds * (number - resumed) / (done - resumed) / 60)
+                minutes = seconds * (number - resumed) / (done - resumed) / 60
+                if not told and seconds > _TRIAL_SECONDS and minutes > _LONG_MINUTES:
+                    shards = round(minutes / _LONG_MINUTES) + 1
+                    LOGGER.info(
+                        f"this takes about {minutes:,.0f} minutes. Ctrl-C keeps what is done, but a process that "
+                        f"is killed loses it: --shard 1/{shards} to {shards}/{shards} are runs of some "
+                        f"{minutes / shards:,.0f} minutes, which `bioattn merge` joins"
+                    )
+                told = seconds > _TRIAL_SECONDS
     except (Interrupted, KeyboardInterrupt) as stop:
-        kept = (
-            f"they are kept in {partial}: repeat the command with --resume to go on"
-            if done
-            else "nothing is kept yet"
-        )
+        kept = "nothing is kept yet"
+        if done:
+            kept = f"they are kept in {partial}: repeat the command with --resume to go on"
         code = stop.exit_code if isinstance(stop, Interrupted) else 130
         raise Interrupted(f"stopped after {done:,} of {number:,} {noun}s; {kept}", code) from stop
     size = file.output.stat().st_size
     return RunSummary(num_samples=number, num_bytes=size, resumed_samples=resumed)
-
-
-def _written(
-    work: Work, layout: FileLayout, writer: ResultWriter, progress: Progress, request: StopRequest
-) -> Iterator[Block]:
-    """Write all samples; gives the blocks that were written."""
-    if work.stream is None:
-        for block in work.blocks(layout, progress=progress, request=request):
-            writer.append(block)
-            yield block
-        return
-    for batch in work.source.batches(work.batch_size):
-        request.check()
-        with finite_results(f"{work.noun} {batch.samples.ids[0]!r}", work.model):
-            work.stream(batch, writer)
-        progress.advance(len(batch.samples))
-        yield Block(batch.samples, {})
-
-
-def _tell_time(minutes: float) -> None:
-    """Say of a long run how to bound what a killed process loses. minutes: of the whole run."""
-    if minutes > _LONG_MINUTES:
-        shards = round(minutes / _LONG_MINUTES) + 1
-        LOGGER.info(
-            f"this takes about {minutes:,.0f} minutes. Ctrl-C keeps what is done, but a process that is killed "
-            f"loses it: --shard 1/{shards} to {shards}/{shards} are runs of some {minutes / shards:,.0f} minutes, "
-            "which `bioattn merge` joins"
-        )
 
 
 LARGE = 1_000_000_000
@@ -428,8 +407,7 @@ def write_attention_file(
     )
     summary = run_work(
         work,
-        None,
-        file,
+        file=file,
         shard=None if settings.shard is None else parse_shard(settings.shard),
         resume=settings.resume,
         force=settings.force,
@@ -439,6 +417,5 @@ def write_attention_file(
     return RunReport(
         f"wrote {settings.output}: {about} of {counted(summary.num_samples, work.noun)}{of_each} at "
         f"{counted(len(sites), 'site')}, {human_bytes(summary.num_bytes)}",
-        outputs=[settings.output],
         **figures,
     )

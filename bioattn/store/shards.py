@@ -5,7 +5,7 @@ A part says so itself, whatever its name: HDF5 in attributes of the root, a tabl
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import h5py
 
 from bioattn.errors import FormatError, SettingsError
-from bioattn.io.files import parse_json, read_json, read_lines, write_json
+from bioattn.io.files import parse_json, read_json, read_lines
 from bioattn.io.hdf5 import text_attribute
 from bioattn.system.shard import Shard, parse_shard
 
@@ -103,14 +103,6 @@ def shard_of_table(path: Path) -> ShardRecord | None:
     if not first.startswith(PART_START):
         return None
     return parse_record(parse_json(first.removeprefix(PART_START), f"{path}:1"), str(path))
-
-
-def write_shard_file(
-    folder: Path, record: ShardRecord, names: Sequence[str], failed: Mapping[str, str]
-) -> None:
-    """Say in `shard.json` that a folder of results is a shard. names: of the folders of results in it; failed:
-    inputs without one, and why."""
-    write_json(folder / SHARD_FILE, {**record.as_json(), "results": list(names), "failed": dict(failed)})
 
 
 def read_shard_file(folder: Path) -> tuple[ShardRecord, list[str], dict[str, str]]:
