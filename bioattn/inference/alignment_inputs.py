@@ -115,18 +115,50 @@ def find_alignments(given: Path) -> tuple[list[InputFile], bool]:
 
 
 def alignments_for(settings: Any, model: Path, record_file: str) -> tuple[list[InputFile], bool]:
-    """As `find_alignments`, for a command that writes a folder of results for each, before any work is done.
+    """As `find_alignments`, for a command that writes a folder of results for each. Before any work is done it
+    refuses outputs that would destroy an input or each other, or cannot be written.
 
-    settings: a `ResumableCommand` with `alignment`, `output` and `attention`. model: its file or folder.
+    settings: a `ResumableCommand` with `alignment`, `output` and `attention`. model: its file or folder. With
+    several inputs the attention file may stand beside their folders, in `output` that is not there yet; the folder
+    of one input appears only when it is whole, so nothing can be put in it.
 
-    Raises: as `find_alignments`, `check_run_paths` and `holds_result`; SettingsError for `shard` that is no part.
+    Raises: as `find_alignments` and `holds_result`; SettingsError for `shard` that is no part, and for names that
+    collide; BioattnError for a place that is a file, missing or read-only.
     """
     if settings.shard is not None:
         parse_shard(settings.shard)
     sources, several = find_alignments(settings.alignment)
-    check_run_paths(sources, settings.output, several=several, attention=settings.attention, model=model)
-    if not several:
-        holds_result(settings.output, record_file, resume=settings.resume, force=settings.force)
+    output, attention = settings.output, settings.attention
+    if output.name in ("", "-", ".."):
+        raise SettingsError(f"--output {output}: give the name of a folder to make")
+    if output.exists() and not output.is_dir():
+        raise BioattnError(f"{output}: is a file, the results need a folder; choose another --output")
+    check_parent(output)
+    inputs = [model, *(source.path for source in sources)]
+    folders = {source.name: output / source.name if several else output for source in sources}
+    if several:
+        _check_folders_in(output, folders, inputs)
+    else:
+        check_apart(output, inputs)
+        holds_result(output, record_file, resume=settings.resume, force=settings.force)
+    if attention is None:
+        return sources, several
+    place = attention.resolve()
+    for folder in folders.values():
+        if any(place.is_relative_to(name) for name in _written(folder)[:2]) and place != folder.resolve():
+            raise SettingsError(
+                f"--attention {attention}: lies in {folder}, which appears only when its results are whole; put "
+                f"it beside that folder, for example {output.with_name(output.name + '.attention.h5')}"
+            )
+    if several and attention.parent.resolve() == output.resolve() and not output.exists():
+        check_apart(attention, inputs, "--attention")
+    else:
+        check_output(attention, inputs, "--attention")
+    for folder in {output, *folders.values()}:
+        if both := set(_written(attention)) & set(_written(folder)):
+            raise SettingsError(
+                f"--output and --attention name the same file: both would write {min(both).name}"
+            )
     return sources, several
 
 
@@ -146,9 +178,15 @@ def _name(path: Path) -> str:
 
 def _listed(path: Path) -> list[Path] | None:
     """What a list names, whether there is such a file or not; None when no line at its beginning names one."""
+
+    def named(text: str) -> Path:
+        beside, here = path.parent / text, Path(text)
+        # os.path, unlike Path: a name that is longer than names can be names nothing
+        return here if os.path.isfile(here) and not os.path.isfile(beside) else beside  # noqa: PTH113
+
     try:
         lines = (line.strip() for _, line in read_lines(path))
-        entries = (_resolve(path, line) for line in lines if line and not line.startswith("#"))
+        entries = (named(line) for line in lines if line and not line.startswith("#"))
         head = list(islice(entries, _LIST_HEAD))
         if not any(map(os.path.isfile, head)):
             return None
@@ -156,57 +194,6 @@ def _listed(path: Path) -> list[Path] | None:
         return None if any("\0" in each.name for each in listed) else listed  # no text either
     except FormatError:  # no text
         return None
-
-
-def _resolve(list_path: Path, text: str) -> Path:
-    """The file that a line names: from the folder of the list, or from where the program runs."""
-    beside, here = list_path.parent / text, Path(text)
-    # os.path, unlike Path: a name that is longer than names can be names nothing
-    return here if os.path.isfile(here) and not os.path.isfile(beside) else beside  # noqa: PTH113
-
-
-# --- where a run over them may write: into nothing that it reads, nothing twice, and where it can ---
-
-
-def check_run_paths(
-    sources: Sequence[InputFile], output: Path, *, several: bool, attention: Path | None, model: Path
-) -> None:
-    """Refuse outputs that would destroy an input or each other, or cannot be written, before any work is done.
-
-    model: file or folder. With several inputs the attention file may stand beside their folders, in `output`
-    that is not there yet; the folder of one input appears only when it is whole, so nothing can be put in it.
-
-    Raises: SettingsError for names that collide; BioattnError for a place that is a file, missing or read-only.
-    """
-    if output.name in ("", "-", ".."):
-        raise SettingsError(f"--output {output}: give the name of a folder to make")
-    if output.exists() and not output.is_dir():
-        raise BioattnError(f"{output}: is a file, the results need a folder; choose another --output")
-    check_parent(output)
-    inputs = [model, *(source.path for source in sources)]
-    folders = {source.name: output / source.name if several else output for source in sources}
-    if several:
-        _check_folders_in(output, folders, inputs)
-    else:
-        check_apart(output, inputs)
-    if attention is None:
-        return
-    place = attention.resolve()
-    for folder in folders.values():
-        if any(place.is_relative_to(name) for name in _written(folder)[:2]) and place != folder.resolve():
-            raise SettingsError(
-                f"--attention {attention}: lies in {folder}, which appears only when its results are whole; put "
-                f"it beside that folder, for example {output.with_name(output.name + '.attention.h5')}"
-            )
-    if several and attention.parent.resolve() == output.resolve() and not output.exists():
-        check_apart(attention, inputs, "--attention")
-    else:
-        check_output(attention, inputs, "--attention")
-    for folder in {output, *folders.values()}:
-        if both := set(_written(attention)) & set(_written(folder)):
-            raise SettingsError(
-                f"--output and --attention name the same file: both would write {min(both).name}"
-            )
 
 
 def holds_result(folder: Path, record_file: str, *, resume: bool, force: bool) -> bool:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.attention.site import AttentionSite, MapTiles, Tile
+from bioattn.attention.site import AttentionSite, Tile
 from bioattn.choices import Reduction, matching_sites
 from bioattn.errors import BioattnError
 from bioattn.inference.passes import require_finite
@@ -70,7 +70,8 @@ class BatchReceiver:
 class SampleReceiver:
     """An `AttentionReceiver` that writes the weights of one sample.
 
-    Tiles of one head's queries come in the order of `map_tiles`.
+    Tiles of one head's queries come in an order in which they can be written: as `MapTiles` of the heads that are
+    wanted, with the queries first where heads are reduced over.
     """
 
     def __init__(
@@ -195,7 +196,11 @@ class _SiteState:
             tile, self._tiles = Tile(tile.axis, 0, tile.total), []
         tensors = {name: self._chosen_heads(tensor) for name, tensor in tensors.items()}
         if self._reduce.over_rows:
-            self._add_rows(tensors, tile.start if rows_alone else 0)
+            assert self._row is not None
+            start, number = tile.start if rows_alone else 0, tensors[schema.WEIGHTS].shape[self._row]
+            kept = range(number) if self._mask is None else np.flatnonzero(self._mask[start : start + number])
+            for place in kept:  # one by one, so that the sum does not depend on the size of tiles
+                self._add({name: tensor.select(self._row, int(place)) for name, tensor in tensors.items()})
             if self.complete:
                 yield self._arranged(self._reduced(), [dim for dim in dims if dim != dims[self._row or 0]])
         else:
@@ -223,14 +228,6 @@ class _SiteState:
             return weights
         index = torch.tensor(self._places, device=weights.device)
         return weights.index_select(self._site.dims.index(schema.HEAD), index)
-
-    def _add_rows(self, tensors: Mapping[str, Tensor], start: int) -> None:
-        """Add slices of the outer axis; one by one, so that the sum does not depend on the size of tiles."""
-        assert self._row is not None
-        number = tensors[schema.WEIGHTS].shape[self._row]
-        kept = range(number) if self._mask is None else np.flatnonzero(self._mask[start : start + number])
-        for place in kept:
-            self._add({name: tensor.select(self._row, int(place)) for name, tensor in tensors.items()})
 
     def _add(self, tensors: Mapping[str, Tensor], number: int = 1) -> None:
         """Add `number` more rows or heads to those that are reduced over."""
@@ -281,11 +278,6 @@ class _SiteState:
                 require_finite(tensor, f"{array.name} of {self._site.name}")
             arrays[array.name] = tensor.numpy()
         return arrays
-
-
-def map_tiles(options: schema.AttentionOptions) -> MapTiles:
-    """The order of tiles in which the weights of one sample can be written under `options` as they come."""
-    return MapTiles(options.heads, queries_first=options.reduce.over_heads)
 
 
 def choose_sites(

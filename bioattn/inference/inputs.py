@@ -224,7 +224,17 @@ def _codes(inputs: Any) -> NDArray[np.uint8] | None:
     ):
         inputs = inputs[None]
     if inputs.ndim == 3:
-        codes_NL = _of_one_hot(inputs)
+        axes = [axis for axis in (1, 2) if inputs.shape[axis] == 4]
+        if len(axes) != 1:
+            why = "either axis can be that of the bases" if axes else "no axis has four bases"
+            raise FormatError(
+                f"{HELD}: a one-hot array of shape {inputs.shape}: {why}; give (N, 4, L) or (N, L, 4)"
+            )
+        one_hot_NLA = np.moveaxis(inputs, axes[0], 2)
+        total_NL = one_hot_NLA.sum(-1)
+        if not np.isin(one_hot_NLA, (0, 1)).all() or not np.isin(total_NL, (0, 1)).all():
+            raise FormatError(f"{HELD}: a one-hot array has a single 1 at each position, or 0 alone for N")
+        codes_NL = np.where(total_NL == 0, UNKNOWN, one_hot_NLA.argmax(-1)).astype(np.uint8)
     elif inputs.ndim in (1, 2) and inputs.dtype.kind in "iu":
         codes_NL = np.atleast_2d(inputs)
         if codes_NL.size and not (codes_NL.min() >= 0 and codes_NL.max() <= UNKNOWN):
@@ -238,17 +248,3 @@ def _codes(inputs: Any) -> NDArray[np.uint8] | None:
     if not codes_NL.size:
         raise FormatError(f"{HELD}: there are none")
     return codes_NL
-
-
-def _of_one_hot(array: NDArray[Any]) -> NDArray[np.uint8]:
-    axes = [axis for axis in (1, 2) if array.shape[axis] == 4]
-    if len(axes) != 1:
-        why = "either axis can be that of the bases" if axes else "no axis has four bases"
-        raise FormatError(
-            f"{HELD}: a one-hot array of shape {array.shape}: {why}; give (N, 4, L) or (N, L, 4)"
-        )
-    one_hot_NLA = np.moveaxis(array, axes[0], 2)
-    total_NL = one_hot_NLA.sum(-1)
-    if not np.isin(one_hot_NLA, (0, 1)).all() or not np.isin(total_NL, (0, 1)).all():
-        raise FormatError(f"{HELD}: a one-hot array has a single 1 at each position, or 0 alone for N")
-    return np.where(total_NL == 0, UNKNOWN, one_hot_NLA.argmax(-1)).astype(np.uint8)

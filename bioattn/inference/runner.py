@@ -39,8 +39,7 @@ class Runner(Protocol):
     """A trained model on its device, in evaluation mode."""
 
     @property
-    def family(self) -> str:
-        """The name of its family: `promoter`, `evoformer`, …"""
+    def family(self) -> str: ...
 
     @property
     def model(self) -> nn.Module: ...
@@ -57,8 +56,7 @@ class Runner(Protocol):
         """Digest of the weights file."""
 
     @property
-    def sites(self) -> Mapping[str, AttentionSite]:
-        """Attention sites by name, in the order of the model."""
+    def sites(self) -> Mapping[str, AttentionSite]: ...
 
 
 def with_ability(runner: Runner, method: str, deed: str, option: str = "") -> Any:
@@ -78,15 +76,13 @@ def with_ability(runner: Runner, method: str, deed: str, option: str = "") -> An
 
 
 class Predictor(Protocol):
-    """A model and the tasks it is asked for."""
+    """A model and the T tasks (treatments) it is asked for."""
 
     @property
-    def runner(self) -> "ResponseRunner":
-        """The model."""
+    def runner(self) -> "ResponseRunner": ...
 
     @property
-    def names(self) -> Sequence[str]:
-        """The tasks (treatments), T of them."""
+    def names(self) -> Sequence[str]: ...
 
     @property
     def batch_size(self) -> int:

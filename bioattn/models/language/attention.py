@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.attention.site import MapTiles
-from bioattn.inference.attention_receiver import BatchReceiver, SampleReceiver, choose_sites, map_tiles
+from bioattn.inference.attention_receiver import BatchReceiver, SampleReceiver, choose_sites
 from bioattn.inference.run import BATCH_BYTES, Work, fitting_samples, write_attention_file
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.language.config import Shape
@@ -110,7 +110,7 @@ def attention_work(
         """Each tile of a map is written before the next one is computed."""
         with writer.sample(batch.samples) as arrays:
             receiver = SampleReceiver(arrays, [sites[name] for name in names], layouts)
-            attend(batch, receiver, map_tiles(options))
+            attend(batch, receiver, MapTiles(options.heads, queries_first=options.reduce.over_heads))
             receiver.require_complete()
 
     work = Work(
