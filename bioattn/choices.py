@@ -28,7 +28,6 @@ class Task(StrEnum):
     REGRESSION = "regression"
     """Responses in the units of the tables, or standardised."""
     BINARY = "binary"
-    """Whether a promoter responds: 0 or 1."""
 
 
 class Noise(StrEnum):

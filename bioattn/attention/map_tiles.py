@@ -92,7 +92,6 @@ def _weights(
     masked = torch.finfo(into_RK.dtype).min
 
     def logits() -> Tensor:
-        """Logits of base 2."""
         torch.mm(query_RD, key_KD.T, out=into_RK)
         if bias_RK is not None:
             into_RK.add_(bias_RK, alpha=LOG2_E)

@@ -129,8 +129,6 @@ class Integrated(NamedTuple):
 
 
 class _Kept(dict[str, Tensor]):
-    """An `AttentionReceiver` that keeps the weights of each site."""
-
     def receive(
         self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:

@@ -103,7 +103,6 @@ def attend(
 def _attend_and_keep(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The weights (..., Q, K) and the attended values (..., Q, V)."""
     form = score.fused_form(query, key)
     if form is not None and form.bias is None and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
         kept = query.new_empty(*query.shape[:-1], key.shape[-2], dtype=torch.float32)
@@ -151,7 +150,6 @@ def attention_weights(
 
 
 def _softmax(query: Tensor, key: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Weights (..., Q, K)."""
     logits = score.logits(query, key)
     offset = _offset(mask, bias, logits.dtype)
     return torch.softmax(logits if offset is None else logits + offset, dim=-1)

@@ -99,7 +99,6 @@ class RelativePositions(nn.Module):
         )
 
     def _bucket(self, offset_QK: Tensor) -> Tensor:
-        """The bucket of each offset of a key from a query."""
         buckets = len(self.bias_NH)
         behind_QK = torch.zeros_like(offset_QK)
         if self.causal:

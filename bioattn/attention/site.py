@@ -43,11 +43,9 @@ class Tile(NamedTuple):
     """Which slice of one axis some weights are, where a layer attends part of it at a time."""
 
     axis: str
-    """Name of the axis."""
     start: int
     """0-based; the tile ends where its weights do."""
     total: int
-    """Length of the whole axis."""
     head: int | None = None
     """Of a tile of queries that holds one head alone, the number of that head; None = all heads."""
 
@@ -66,7 +64,6 @@ class Contribution(StrEnum):
     """How it is known what a key of a site adds to the prediction, which is then handed on beside its weight."""
 
     NONE = ""
-    """It is not."""
     PRODUCT = "product"
     """The prediction is a weighted sum of numbers that are read of the values: weight × number, with its sign."""
     GRADIENT = "gradient"
@@ -90,7 +87,6 @@ class AttentionSite:
     """Whether there is one more, learned key that stands for "nowhere". It is not handed on, so that a row's
     weights sum to at most 1."""
     contributes: Contribution = Contribution.NONE
-    """How it is known what a key adds to the prediction."""
 
     @classmethod
     def of_ragged(cls, name: str, heads: int, queries: str, keys: str) -> "AttentionSite":

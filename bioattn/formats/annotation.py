@@ -202,14 +202,11 @@ def embedded_sequences(path: Path) -> Iterator[FastaRecord]:
 
 
 class _Row(NamedTuple):
-    """One feature row of GFF3."""
-
     line: int
     kind: str
     place: Place
     attributes: dict[str, str]
     is_gene: bool
-    """Whether it is a gene of its own."""
     parents: list[str]
 
     def value(self, *names: str, beside: str = "") -> str:
@@ -228,8 +225,6 @@ class _Row(NamedTuple):
 
 @dataclass
 class _Gff3:
-    """Rows of a file, and the gene and transcript of every one."""
-
     path: Path
     id_attribute: str | None
     rows: list[_Row] = field(default_factory=list)
@@ -239,12 +234,10 @@ class _Gff3:
     row_of_id: dict[str, _Row] = field(default_factory=dict)
     drafts: dict[str, GeneDraft] = field(default_factory=dict)
     draft_of_line: dict[int, GeneDraft] = field(default_factory=dict)
-    """By the line of a gene row."""
     remnants: list[int] = field(default_factory=list)
     """Lines of CDS rows that belong to no gene."""
 
     def read(self) -> None:
-        """Collect rows and what the file says about its chromosomes."""
         last_text, attributes = "", dict[str, str]()
         for number, line in read_lines(self.path):
             if not line or line.isspace():
@@ -284,7 +277,6 @@ class _Gff3:
                     self.labels[place.chrom] = label
 
     def genes(self) -> list[GeneDraft]:
-        """All genes, in file order."""
         for row in self.rows:
             identifier = row.value("ID")
             if identifier and row.kind != "CDS":
@@ -373,7 +365,6 @@ class _Gff3:
         return homes
 
     def _orphan_gene(self, row: _Row) -> GeneDraft:
-        """The gene of a transcript or CDS that has no gene row."""
         named = row.identifier(self.id_attribute) if self.id_attribute else ""
         gene_id = (
             named
@@ -444,8 +435,6 @@ def read_gtf(path: Path, id_attribute: str | None = None) -> Annotation:
 
 @dataclass
 class _Gtf:
-    """Rows by gene_id."""
-
     path: Path
     id_attribute: str
     drafts: dict[str, GeneDraft] = field(default_factory=dict)
@@ -459,7 +448,6 @@ class _Gtf:
     attributes_seen: dict[str, None] = field(default_factory=dict)
 
     def add(self, number: int, columns: list[str]) -> None:
-        """Take one row."""
         where = f"{self.path}:{number}"
         if len(columns) != 9:
             raise _wrong_columns(where, columns, "GTF")

@@ -229,7 +229,6 @@ def _block_size(items: int) -> int:
 
 
 def _groups(number: int, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First and last of every `block` of `number` items."""
     firsts = np.arange(0, number, block)
     return firsts, np.minimum(firsts + block, number) - 1
 
@@ -268,15 +267,12 @@ _EXACT = np.dtype([*((name, "<i8") for name in _WHOLE), *((name, "<f8") for name
 
 
 class _Zoom:
-    """All levels of one file."""
-
     def __init__(self) -> None:
         self.levels = [_ZoomLevel(FIRST_REDUCTION * STEP**number) for number in range(MOST_LEVELS)]
 
     def add(
         self, chrom: int, starts: NDArray[np.int64], ends: NDArray[np.int64], values: NDArray[np.float64]
     ) -> None:
-        """Go on with the next intervals of a chromosome."""
         first, last = starts // FIRST_REDUCTION, (ends - 1) // FIRST_REDUCTION
         counts = last - first + 1
         of = np.repeat(np.arange(len(starts)), counts)
@@ -312,13 +308,9 @@ class _Zoom:
 
 
 class _ZoomLevel:
-    """Records of one bin size."""
-
     def __init__(self, reduction: int) -> None:
         self.reduction = reduction
-        """Bases per bin."""
         self.count = 0
-        """Records."""
         self.blocks: list[tuple[int, int, int, bytes]] = []
         """Chromosome, start, end and packed records."""
         self._open = np.empty(0, dtype=_EXACT)
@@ -356,7 +348,6 @@ class _ZoomLevel:
             self._write_blocks()
 
     def _write_blocks(self) -> None:
-        """Write what waits in blocks, each of one chromosome."""
         records = np.concatenate([self._open[:0], *self._waiting])
         self._waiting = []
         changes = np.flatnonzero(np.diff(records["chrom"])) + 1

@@ -40,7 +40,6 @@ class Motif:
     alternative_name: str = ""
     """A second name, such as the factor's; may be empty."""
     sites: int = USUAL_SITES
-    """How many sites the probabilities were made of."""
 
     @property
     def width(self) -> int:
@@ -127,8 +126,6 @@ def starts_matrix(line: str) -> bool:
 
 @dataclass(slots=True)
 class _Matrix:
-    """A motif as it stands in a file."""
-
     name: str
     alternative: str
     line: int
@@ -417,7 +414,6 @@ def _meme_motifs(path: Path, lines: Sequence[tuple[int, str]]) -> tuple[list[Mot
 
 
 def _meme_motif(path: Path, lines: Sequence[tuple[int, str]], header: int, name: Sequence[str]) -> Motif:
-    """The motif of the matrix whose header is `lines[header]`."""
     number, line = lines[header]
     stated = dict(_KEY_VALUE.findall(line.partition(":")[2]))
     width, sites = _number(stated.get("w", "")), _number(stated.get("nsites", ""))
@@ -445,7 +441,6 @@ def _meme_motif(path: Path, lines: Sequence[tuple[int, str]], header: int, name:
 
 
 def _number(word: str) -> float | None:
-    """A finite number, or None."""
     try:
         value = float(word)
     except ValueError:

@@ -126,8 +126,6 @@ class SampleReceiver:
 
 
 class _SiteState:
-    """What is still being heard of one site."""
-
     def __init__(
         self, site: AttentionSite, layout: schema.GroupLayout, mask: NDArray[np.bool_] | None, *, whole: bool
     ) -> None:
@@ -147,7 +145,6 @@ class _SiteState:
         self._totals: dict[str, Tensor] = {}
         self._summed = 0
         self.complete = False
-        """Whether all tiles were heard."""
 
     @property
     def over_rows(self) -> str:
@@ -170,7 +167,6 @@ class _SiteState:
         self._next, self.complete = stop, stop == tile.total
 
     def take(self, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None) -> Iterator[Arrays]:
-        """Note the next tile; yields what can be written."""
         dims = self._site.dims
         if tile is not None and tile.head is not None:
             yield from self._take_queries(weights, value_weighted, tile)
@@ -241,7 +237,6 @@ class _SiteState:
                 torch.maximum(self._totals[name], tensor, out=self._totals[name])
 
     def _reduced(self) -> dict[str, Tensor]:
-        """Mean or maximum of what was added."""
         totals, self._totals = self._totals, {}
         number, self._summed = self._summed, 0
         if self._reduce in (Reduction.MAX_ROWS, Reduction.MAX_HEADS):
@@ -295,7 +290,6 @@ def choose_sites(
 
 
 def _row_axis(site: AttentionSite) -> int | None:
-    """The place of the outer axis; None without one."""
     outer = (
         place
         for place, dim in enumerate(site.dims)

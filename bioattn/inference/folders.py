@@ -89,7 +89,6 @@ class FolderRunner(Protocol):
     """A model and what is asked of it, for one input at a time."""
 
     noun: str
-    """What an input is, for messages."""
     record_file: str
     """The JSON file of a folder of results with `settings` and the `sha256` of the `input`."""
 
@@ -161,8 +160,6 @@ def run_folders(
 
 
 class _FolderRun:
-    """The inputs of a run, and by their names what was done."""
-
     def __init__(
         self, runner: FolderRunner, settings: Any, sources: Sequence[InputFile], several: bool
     ) -> None:
@@ -194,15 +191,12 @@ class _FolderRun:
         self.sources, self.pending = sources, list[InputFile]()
         self.folders = {each.name: output / each.name if several else output for each in sources}
         self.finished: dict[str, list[str]] = {}
-        """Files written."""
         self.resumed: list[str] = []
         """Finished by an earlier run."""
         self.failed: dict[str, str] = {}
-        """Why."""
         self.request = StopRequest()
 
     def find_finished(self) -> None:
-        """Tell what an earlier run left from what is still to be done."""
         for source in self.sources:
             with self.noting_failure(source, self.several and self.record is None):
                 if self.is_finished(source):
@@ -310,7 +304,6 @@ class _FolderRun:
         LOGGER.warning(f"{source.name} is left out: {reason}")
 
     def report(self, figures: Mapping[str, Any]) -> RunReport:
-        """What was done, to be said and recorded."""
         output, attention = self.settings.output, self.settings.attention
         noun, number = self.runner.noun, len(self.sources)
         sentences = [

@@ -182,7 +182,6 @@ LOGGER.addFilter(_warn)
 
 
 def _text(name: str, value: Any, numbers: bool, empty: bool) -> str:
-    """The letters of one sequence. numbers, empty: as `sequences_in`."""
     value = getattr(value, "seq", value)
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")

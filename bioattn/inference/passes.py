@@ -42,7 +42,6 @@ class _Meter(TorchFunctionMode):
     attention = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call through and look at what comes back."""
         made = func(*args, **(kwargs or {}))
         if isinstance(made, torch.Tensor):
             self.widest = max(self.widest, made.numel() * made.element_size())

@@ -60,9 +60,7 @@ class Source:
     """Samples in memory. A batch of them is a part."""
 
     items: Any
-    """A list, a range, an array."""
     samples: Samples
-    """Their names and what else is known of them."""
 
     @property
     def num_samples(self) -> int:
@@ -85,16 +83,12 @@ class Work:
     source: Source
     """All samples asked for, not only those of a shard."""
     noun: str
-    """What a sample is, for messages."""
     batch_size: int
-    """Samples that are computed together."""
     compute: Callable[[Any], Block]
-    """Gets the batches of the source."""
     stream: Callable[[Any, Any], None] | None = None
     """Computes a batch of one sample instead, and writes it while it does: results that are too large for a
     block."""
     model: Path | None = None
-    """For messages."""
     lengths: Sequence[Mapping[str, int]] = ()
     """Lengths of every sample's ragged axes, by column of the sample table; empty without such axes."""
 
@@ -184,7 +178,6 @@ class ResultFile:
 
     output: Path
     layout: FileLayout
-    """Without a shard."""
     settings: Mapping[str, Any]
     """JSON values of all that decides the content of the file beside model and samples. What an interrupted run
     left is gone on with, and shards are put together, only where all of it is equal."""

@@ -20,7 +20,6 @@ from bioattn.attention.measures import attention_layers, masked_heads
 from bioattn.inference.runner import Head, HeadFigures, Runner
 
 IGNORED = -100
-"""Target of what is not predicted."""
 Part = TypeVar("Part", bound=tuple[Any, ...])
 """A batch of sequences; its first tensor has as many rows."""
 
@@ -29,7 +28,6 @@ class TokenHeadScorer(Generic[Part]):
     """Scores a model's heads on batches: what families share of a `bioattn.inference.runner.HeadScorer`."""
 
     item: ClassVar[str]
-    """What a sequence is called."""
 
     def __init__(self, runner: Runner, items: Sequence[str], parts: Sequence[Part]) -> None:
         """items: names of the sequences of the `parts`, in their order."""

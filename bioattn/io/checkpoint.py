@@ -70,7 +70,6 @@ def load_state_dict(path: Path) -> dict[str, torch.Tensor]:
 
 
 DAMAGE = (SafetensorError, json.JSONDecodeError)
-"""What reading a damaged file raises."""
 
 
 def open_safetensors(path: Path) -> Any:

@@ -20,13 +20,9 @@ from bioattn.io.hdf5 import is_hdf5, open_hdf5, other_format, put_array, set_att
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetKind:
     name: str
-    """What messages call it."""
     format: str
-    """Root attribute `format`."""
     version: int
-    """Root attribute `format_version`."""
     command: str
-    """The command that makes it."""
 
     def write_attributes(self, file: h5py.File, **more: Any) -> None:
         """Write the root attributes, those of every kind and `more`."""

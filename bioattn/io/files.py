@@ -21,7 +21,6 @@ from bioattn.text import human_bytes
 OUTPUT_SUFFIXES = ("", ".partial")
 """What is written for an output: itself, and the folder it is made in."""
 RECORDS = "bioattn-records"
-"""The folder of run records, beside outputs."""
 PIPED = "bioattn-piped-"
 """How the name of a temporary folder begins that holds copies of pipes, and what is made of them on the way."""
 _TEMPORARY = re.compile(r"(?<![^/])\.tmp-\d+-(?=[^/])")
@@ -68,7 +67,6 @@ _OTHER_MAGIC = {
     b"\xd0\xcf\x11\xe0": "an old Excel workbook (save it as .xlsx or CSV)",
     b"\x28\xb5\x2f\xfd": "compressed with zstd",
 }
-"""What people also pack text in."""
 
 
 def open_bytes(path: Path) -> BinaryIO:

@@ -114,7 +114,6 @@ ALWAYS_ALLOWED = 1 << 30
 
 
 def _check_sizes(path: Path, group: h5py.Group) -> None:
-    """Raises: FormatError for an array that claims many times what is stored, which would take all memory."""
     for name in group:
         item = group[name]
         if isinstance(item, h5py.Group):

@@ -40,7 +40,6 @@ OPTIONS = "options"
 """The source of settings that the command line alone gave."""
 
 DECLARED = "bioattn.settings"
-"""The key of a field's metadata that holds its `Option`."""
 RUNNING = "Running"
 """The heading of options that say how a command works, and not what it makes."""
 
@@ -49,13 +48,11 @@ class Writes(StrEnum):
     """What is written to a path, and so what is checked before work begins."""
 
     FILE = "file"
-    """A file, which is replaced."""
     STREAM = "stream"
     """A file, or standard output for `-`."""
     FOLDER = "folder"
     """A folder; that it may be replaced is for its writer to check."""
     OTHER = "other"
-    """All is for its writer to check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +66,6 @@ class Option:
     group: str | None = None
     """The heading of --help that it stands under; None: as path, table or none of both have it."""
     is_argument: bool = False
-    """Whether it is given by its place and not by a name."""
     min: float | None = None
     max: float | None = None
     wanted: str | None = None
@@ -88,12 +84,9 @@ class Option:
 
 
 class _Table(NamedTuple):
-    """A field that holds a table of the TOML file."""
-
     kinds: tuple[type, ...]
     """Dataclasses of its keys; those that `option` made are options of the command, too."""
     name: str | None
-    """None: the field's name."""
 
 
 class _TopLevelKey(NamedTuple):
@@ -166,7 +159,6 @@ class Settings:
     """What all settings can do."""
 
     more_help: ClassVar[str] = ""
-    """What --help says behind the docstring."""
 
     def input_paths(self) -> dict[str, Path]:
         """Files and folders that are read, by the name of their field."""
@@ -190,7 +182,6 @@ class Parameter(NamedTuple):
 
     name: str
     kind: Any
-    """Its type."""
     said: Option
     default: Any
     """`dataclasses.MISSING` where it must be given."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from bioattn.store.schema import AttentionOptions
 
 ONLY_PROMOTERS = ("treatments", "treatment_table", "phases")
-"""Options that only promoter models take."""
 
 TREATMENT_HELP = (
     "A treatment to predict; can be repeated; `unconditional` is the model's token for an unknown one "
@@ -133,7 +132,6 @@ class AttentionKeywords(TypedDict, total=False):
     heads: int | Sequence[int] | None
     """Numbers of those kept, from 0; None = all."""
     dtype: str
-    """float32 or float16."""
     reduce: str
     """`none` (if not given), `mean-heads`, `max-heads`, `top-k` (the largest `top_k` of each query), and of
     alignments `mean-rows` or `max-rows`."""

@@ -19,7 +19,6 @@ from bioattn.store.reader import Attention
 from bioattn.store.schema import SAMPLE, SITES, Block, FileLayout, GroupLayout, Samples
 
 CALLS = "samples"
-"""What the samples of captured attention are called."""
 
 
 class Captured(Attention):
@@ -67,8 +66,6 @@ def capture(
 
 
 class _Receiver:
-    """Begins a new pass when a site is heard again."""
-
     def __init__(self, receiver: BatchReceiver) -> None:
         self._receiver = receiver
         self._heard: dict[str, AttentionSite] = {}

@@ -34,7 +34,6 @@ class LabelledArray:
     coordinates: Mapping[str, Sequence[Any] | NDArray[Any]]
     """The coordinates along each axis by the axis's name, in the order of the axes."""
     long_name: str
-    """What the values are, in words."""
     further: Mapping[str, tuple[tuple[str, ...], NDArray[Any]]] = field(default_factory=dict)
     """More coordinates by name, along several axes: these, and a name for each place."""
 
@@ -186,7 +185,6 @@ class Held:
     """Results in memory, to which the blocks of a model are given as to a `bioattn.store.writer.ResultWriter`."""
 
     path = Path("the results in memory")
-    """For messages."""
 
     def __init__(self, layout: schema.FileLayout) -> None:
         self.layout = layout

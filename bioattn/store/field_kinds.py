@@ -70,10 +70,8 @@ _STRUCTURE_START = re.compile(
     rb"(HEADER|TITLE |COMPND|SOURCE|KEYWDS|EXPDTA|AUTHOR|REVDAT|JRNL  |REMARK|USER  |DBREF |SEQRES|MODRES|HELIX |"
     rb"SHEET |SSBOND|LINK  |NUMMDL|CRYST1|PARENT|MODEL )[ 0-9])"
 )
-"""The first bytes of a file in mmCIF or PDB format."""
 
 _ALIGNED = frozenset({".a3m", ".a2m", ".afa"})
-"""Names of alignments, whatever is in them."""
 
 _MATRICES = frozenset({".pfm", ".pcm", ".pwm", ".motif", ".motifs", ".jaspar"})
 _MATRIX_ROW = re.compile(rb"\s*(A[\s:|\[]+)?-?\d[\d\s.eE+-]*[\]|]?\s*")
@@ -87,7 +85,6 @@ _ROWS_SEEN = 100
 
 
 def _describe_structure(path: Path) -> dict[str, Any]:
-    """The protein chains of a PDB or mmCIF file. Raises: FormatError when it cannot be read."""
     chains = read_chains(path)
     return {
         "chains": {chain.name: len(chain) for chain in chains},
@@ -96,7 +93,6 @@ def _describe_structure(path: Path) -> dict[str, Any]:
 
 
 def _describe_contacts(path: Path) -> dict[str, Any]:
-    """A CASP RR file. Raises: FormatError, with file and line, when a line is not a contact record."""
     contacts = read_rr(path)
     return {
         "target": contacts.target,
@@ -213,7 +209,6 @@ def _simulation(name: str, title: str, json_format: str) -> FileKind:
 
 
 def _sequences(path: Path) -> dict[str, str]:
-    """The sequences of a FASTA by id, without flanks."""
     return {
         promoter.gene_id: decode(promoter.codes[promoter.flank : len(promoter.codes) - promoter.flank])
         for promoter in read_promoters(path)

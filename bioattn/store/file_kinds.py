@@ -25,7 +25,6 @@ from bioattn.store.windows import PROMOTERS
 from bioattn.text import counted, some
 
 _RANGES = {"length": "residues", "rows": "msa_rows", "extra_rows": "extra_msa_rows"}
-"""What the columns of lengths of alignments are called."""
 
 
 def describe_attention(path: Path) -> dict[str, Any]:
@@ -111,7 +110,6 @@ def _origin(path: Path, result: Results, file: h5py.File) -> dict[str, Any]:
 
 
 def _windows(path: Path, result: Results, file: h5py.File, **more: str) -> dict[str, Any]:
-    """The figures of a file over promoters."""
     samples = result.samples
     return {
         **_origin(path, result, file),
@@ -128,7 +126,6 @@ def _windows(path: Path, result: Results, file: h5py.File, **more: str) -> dict[
 
 
 _DRAWN = {"promoters": "attention", "alignments": "alignment_attention"}
-"""Slots of a report by what attention is over."""
 
 
 def _report_attention(path: Path) -> ReportInput:
@@ -150,7 +147,6 @@ def _report_attention(path: Path) -> ReportInput:
 
 
 def _report_table(path: Path) -> ReportInput | None:
-    """Predictions of a promoter model; None for another table."""
     header, _ = _read_table(path)
     return ReportInput("predictions_table", _describe_table(path)) if header[0] == "gene_id" else None
 
@@ -161,7 +157,6 @@ def _describe_json(path: Path) -> dict[str, Any]:
 
 
 def _describe_part(path: Path) -> dict[str, Any]:
-    """A part of a table of predictions."""
     record = shard_of_table(path)
     header, *rows = (line for number, line in read_lines(path) if number > 1)
     names = header.split("\t")

@@ -22,11 +22,8 @@ class Description:
     """A kind of file and its main figures, in the order worth reading."""
 
     kind: str
-    """Name of a `FileKind`."""
     title: str
-    """The kind in words."""
     figures: dict[str, Any]
-    """JSON values by name."""
 
 
 def inspect_file(path: Path) -> Description:
@@ -77,7 +74,6 @@ def validate_members(members: Iterable[Path], progress: Progress) -> list[Proble
 
 
 def _of_error(path: Path, problem: BioattnError) -> Problem:
-    """The sentence of an error as a problem, the line in its place."""
     sentence = str(problem)
     if located := re.match(re.escape(f"{path}:") + r"(\d+): ", sentence):
         return Problem(f"line {located[1]}", sentence[located.end() :])

@@ -117,7 +117,6 @@ class Sample:
     """What one result says in a MultiQC report."""
 
     name: str
-    """What the sample is called if nobody says otherwise."""
     sections: Mapping[str, Mapping[str, Any]]
     """Figures by name for each section; of line plots, points by the name of a line."""
 
@@ -134,7 +133,6 @@ class ResultTable:
 
     title: str
     sentences: Sequence[str] = ()
-    """Stand in the summary."""
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str | int | float | None]] = ()
 
@@ -158,9 +156,7 @@ class FileKind:
     name: str
     """How JSON of `bioattn inspect` calls it."""
     title: str
-    """The kind in words."""
     matches: Callable[[Candidate], bool]
-    """Whether a path is of this kind."""
     describe: Callable[[Path], dict[str, Any]]
     """Main figures, in the order worth reading. Raises: FormatError when the file is damaged."""
     read: Callable[[Path], Any] | None = None

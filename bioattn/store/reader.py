@@ -224,7 +224,6 @@ class Results:
         return np.arange(self.window_length) - before
 
     def _named(self, samples: Choice) -> Names:
-        """The names that a choice of samples stands for; None for all."""
         if samples is None or isinstance(samples, str):
             return samples
         return self._contents.samples.ids[samples] if isinstance(samples, slice) else list(samples)

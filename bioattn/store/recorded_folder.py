@@ -25,7 +25,6 @@ class RecordedFolder:
     format: str
     format_version: str
     record: str
-    """Name of the JSON file."""
     own_names: tuple[str, ...]
     """Names of the files beside it, or shell patterns (`logos/*.svg`)."""
     files_of: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
@@ -33,7 +32,6 @@ class RecordedFolder:
     figures: Callable[[Mapping[str, Any]], dict[str, Any]]
     """What `bioattn inspect` says of a record; errors as of `files_of`."""
     advice: str
-    """What to do when a file is missing."""
 
     @property
     def header(self) -> dict[str, Any]:

@@ -47,7 +47,6 @@ _CENTRED = 1e-5
 """How far the values of a position may sum from 0, as a share of the largest of them."""
 
 Slab = Mapping[str, NDArray[Any]]
-"""Values of each array of a group, samples first."""
 
 
 def validate_results(path: Path, progress: Progress = SILENT) -> list[Problem]:
@@ -104,7 +103,6 @@ def _table_problems(file: h5py.File, layout: FileLayout, samples: Samples) -> It
 def _group_problems(
     holder: h5py.Group, group: GroupLayout, samples: Samples, progress: Progress
 ) -> Iterator[Problem]:
-    """Everything wrong with one group of arrays."""
     if not group.per_sample:
         if strings(holder[SAMPLE]) != samples.ids:
             yield Problem(f"{holder.name}/{SAMPLE}", "differs from /samples/id")
@@ -199,7 +197,6 @@ def _wrong_value(group: GroupLayout, slab: Slab, samples: Samples, first: int) -
 
 
 def _bounds_of_sums(group: GroupLayout, dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Between what the sums of rows of weights lie."""
     # Rounding to float16 moves each weight by up to 2^-11.
     tolerance = 2e-3 if dtype == np.float16 else 1e-4
     reduce = group.attributes["reduce"]

@@ -43,12 +43,10 @@ MAP_CHUNK_BYTES = 1 << 22
 BAND_BYTES = 1 << 24
 """Most that the chunks of one array which hold the same samples take together, but for one sample of more."""
 SLAB_BYTES = 1 << 24
-"""Bytes of one array moved at a time."""
 MAP_AXES = (QUERY, KEY, RANK, POSITION, "base")
 """Axes of one map. A chunk holds one place of any other axis but `head` and `sample`: one treatment, one row."""
 
 FIXED_BYTES = 1 << 14
-"""Headers and indexes of a small file."""
 BYTES_PER_ARRAY_GROUP = 1800
 """One sample's group at one site: headers, dimension scales and their references."""
 COST_OF_GROUP = 7000
@@ -77,7 +75,6 @@ class AttentionOptions:
     """What of a model's attention is written."""
 
     sites: tuple[str, ...] = ("*",)
-    """Shell patterns of site names."""
     heads: tuple[int, ...] | None = None
     """0-based heads to keep, in this order; None = all."""
     dtype: WeightType = WeightType.FLOAT32
@@ -85,7 +82,6 @@ class AttentionOptions:
     reduce: Reduction = Reduction.NONE
     """Mean or maximum over the kept heads, or over the outer axis; or only the largest weights of each query."""
     top_k: int = 16
-    """Keys kept of each query with `top-k`."""
     value_weighted: bool = False
     """Also write weights times the norm of the value vector."""
     phases: int = 1
@@ -122,7 +118,6 @@ class ListColumn:
     kind: str
     """The kind of axis whose places it names: of several lists the one of text."""
     lengths: str
-    """The column that holds its length."""
     long_name: str = ""
 
 
@@ -299,9 +294,7 @@ class FileLayout:
     inputs: str
     """What the samples are, such as `promoters` or `alignments`."""
     model_sha256: str
-    """Of the model's weights file."""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    """More attributes of the root."""
     columns: tuple[Column, ...] = ()
     """Of the sample table, but `id`."""
     lists: tuple[ListColumn, ...] = ()

@@ -35,9 +35,7 @@ class ShardRecord:
     first: int
     """The first of its inputs (promoters, alignments), from 0 over all of them."""
     stop: int
-    """The input behind its last one."""
     total: int
-    """Inputs of all shards together."""
     settings: Mapping[str, Any]
     """JSON values of all that decides the content of the whole, equal in all its parts."""
 

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from bioattn.store.schema import TEXT, Attribute, Column, Samples
 
 PROMOTERS = "promoters"
-"""What files over promoters say of their inputs."""
 PROMOTER_COLUMNS = (
     Column("chrom", TEXT, "chromosome; empty where it is not known"),
     Column("start", "int64", "0-based first base of the window along the chromosome; -1 unknown"),

@@ -164,7 +164,6 @@ class Launch:
     """Which process of a run this is; numbers from 0."""
 
     rank: int = 0
-    """Among all."""
     count: int = 1
     local_rank: int = 0
     """Among those of this machine."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import torch
 
 MODULES = {"biopython": "Bio", "scikit-bio": "skbio"}
-"""Names by which packages are imported, where they are others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,7 @@ class Diagnosis:
     name: str
     text: str
     advice: str = ""
-    """What to do about it, where something is wrong."""
     broken: bool = False
-    """Whether bioattn cannot work with it."""
 
 
 def examine() -> list[Diagnosis]:

@@ -22,7 +22,6 @@ _MEMORY_FILES = (
 )
 """Limit, use, and the part of the use that is cache and can be had back (in `memory.stat`): versions 2 and 1."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Parameters of glibc's `mallopt`."""
 
 
 def free_memory() -> int | None:
@@ -99,7 +98,6 @@ def cpu_quota() -> float | None:
 
 
 def _memory_limits() -> Iterator[tuple[int, int]]:
-    """Limit and use in bytes of each group that has a limit."""
     for folder in _groups("memory"):
         for limit_file, use_file, cache in _MEMORY_FILES:
             with suppress(OSError, ValueError):

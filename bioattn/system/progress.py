@@ -23,7 +23,6 @@ class Progress:
 
 
 SILENT = Progress()
-"""For work that nobody watches."""
 
 
 def watched(progress: Progress, description: str, items: Collection[Item]) -> Iterator[Item]:

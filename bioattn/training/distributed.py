@@ -44,7 +44,6 @@ class Processes:
         self.rank = rank
         self.count = count
         self.is_first = rank == 0
-        """Whether this is the process that writes and decides."""
         self.shard = Shard(rank + 1, count)
         """Which share of a step's or a validation's work is this process's."""
         self._signal: signal.Signals | None = None
@@ -212,7 +211,6 @@ def _collective() -> Iterator[None]:
 
 
 def _running_statistics(model: nn.Module) -> list[Tensor]:
-    """Running means and variances of normalisation over the batch."""
     return [
         statistic
         for module in model.modules()
@@ -223,7 +221,6 @@ def _running_statistics(model: nn.Module) -> list[Tensor]:
 
 
 def _on_cpu(value: Any) -> Any:
-    """Nested state with its tensors on the CPU."""
     if isinstance(value, Tensor):
         return value.detach().cpu()
     if isinstance(value, Mapping):

@@ -51,7 +51,6 @@ from bioattn.training.trainer import Trainer
 
 LOGGER = logging.getLogger("bioattn")
 JOB = "job"
-"""Entry of the training record: what the weights follow from."""
 
 
 def train(
@@ -117,7 +116,6 @@ def train(
 def _finish(
     task: Task, trainers: Sequence[Trainer], partial: Path, output: Path, progress: Progress
 ) -> Results:
-    """Write what is left of the model folder and give it its name."""
     for trainer in trainers:
         trainer.task.model.load_state_dict(trainer.best_weights)
         trainer.task.model.eval()

@@ -38,9 +38,7 @@ class TrainingCommand(Settings):
     resume: bool = RESUME
     force: bool = FORCE
     model: Mapping[str, Any] = table()
-    """Settings of the model's shape."""
     training: Mapping[str, Any] = table()
-    """Settings of the training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,9 +75,7 @@ class Position:
 
     round: int = 0
     step: int = 0
-    """In the round."""
     round_loss: float = 0.0
-    """Sum of the losses of this round's finished steps."""
     best_round: int = -1
     best_score: float | None = None
     """None before the first validation."""

@@ -86,11 +86,9 @@ class Stage:
     """Updates with a learning rate schedule of their own; the next stage starts from the averaged weights."""
 
     steps: int
-    """Updates of the weights."""
     steps_per_round: int
     """Updates after which the model is validated, the history gets a row and the state is saved."""
     learning_rate: float
-    """Peak learning rate."""
     warmup_fraction: float
     """Share of the steps in which the rate rises; then it falls along a cosine."""
     can_be_best: bool = True
@@ -111,7 +109,6 @@ class Step(NamedTuple):
     stage: Stage
     stage_index: int
     number: int
-    """From 0, in its stage."""
 
 
 class Round(NamedTuple):
@@ -142,9 +139,7 @@ class PartLoss(NamedTuple):
     """What a part of a step adds to its loss: already divided by what the whole step counts."""
 
     objective: Tensor
-    """What the gradient is of."""
     reported: Tensor
-    """What the history shows."""
 
 
 class Judgement(NamedTuple):
@@ -153,7 +148,6 @@ class Judgement(NamedTuple):
     score: float
     """What decides which weights are kept, in the units of `Task.metric`."""
     figures: Mapping[str, float]
-    """For the history, by name."""
 
 
 class Results(Protocol):
@@ -183,7 +177,6 @@ class Training(ABC):
     betas: tuple[float, float] = (0.9, 0.999)
     """Coefficients of AdamW's running averages of the gradient and its square."""
     metric: str
-    """What `Judgement.score` is, for messages."""
     shown: Mapping[str, str] = MappingProxyType({})
     """Figures of a validation that messages give, by key, and their names; the last one is also shown beside the
     bar, and has the name and is the statistic of the tables of `evaluate`."""
@@ -193,7 +186,6 @@ class Training(ABC):
     work_per_step: tuple[str, int]
     """How many parts a step can be divided into, and the setting that says so: more processes would be idle."""
     summary: str
-    """What is trained on what, for a message."""
 
     def update_in_one_stage(self, steps: int | None = None, steps_per_round: int | None = None) -> None:
         """Update weights as the settings of a `UpdateConfig` say, of which steps may be others."""
@@ -276,11 +268,8 @@ class ConfiguredTask(Task, Training):
     """A task with one model, that input files, the model's configuration and the settings of training decide."""
 
     family: str
-    """Name of the family whose models it trains."""
     training_kind: type[UpdateConfig]
-    """What `training` is."""
     config: Any
-    """A dataclass: the architecture."""
     inputs: Mapping[str, Path]
     """Files that are learned from, by their names in the record."""
 

@@ -106,14 +106,12 @@ class Trainer:
 
     task: Training
     job: dict[str, Any]
-    """Data and settings; a saved state of another job is refused."""
     state_path: Path | None
     """Where the first process saves its state; None in the others."""
     progress: Progress
     stop: StopRequest
     processes: Processes
     output: Path
-    """The model folder."""
     log_dir: Path | None = None
     """Where the first process logs the rounds."""
     position: Position = field(default_factory=Position, init=False)
@@ -270,7 +268,6 @@ class Trainer:
         position.round_loss = 0.0
 
     def _tell_round(self, row: Mapping[str, float], judgement: Judgement | None) -> None:
-        """Say what a round gave, and whether its weights are the best so far."""
         task, position = self.task, self.position
         validation = best = ""
         if judgement is not None:
@@ -287,7 +284,6 @@ class Trainer:
         )
 
     def _tell_end(self, seconds: float) -> None:
-        """Say how long training took, why it ended, and which weights are kept."""
         position, task = self.position, self.task
         early = ""
         if position.round < len(self.rounds):

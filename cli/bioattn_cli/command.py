@@ -28,7 +28,6 @@ from bioattn_cli.pipes import pipes_as_files
 from bioattn_cli.reporting import LogFormat, Reporter
 
 Result: TypeAlias = RunReport | None
-"""What a command returns: what is to be said and recorded."""
 GROUPS = ("Inputs", "Output", "Model", "Training", "Options", "Running")
 """Headings of --help, in their order; the last is that of the options that every command has."""
 COMMANDS: dict[str, Callable[..., Result]] = {}
@@ -36,7 +35,6 @@ COMMANDS: dict[str, Callable[..., Result]] = {}
 
 
 def _for_typer(one: Parameter) -> inspect.Parameter:
-    """A parameter as typer reads it."""
     said, default, metavar = one.said, one.default, one.said.metavar
     kinds = (one.kind, *get_args(one.kind))
     group = {"model": "Model", "training": "Training"}.get(one.table or "", "Options")
@@ -76,7 +74,6 @@ def _for_typer(one: Parameter) -> inspect.Parameter:
 
 
 def _paths(one: Parameter, arguments: Mapping[str, Any]) -> list[Path]:
-    """The files and folders among the arguments of a call."""
     value = arguments[one.name]
     return [path for path in (value if isinstance(value, tuple) else [value]) if isinstance(path, Path)]
 
@@ -202,7 +199,6 @@ def _write_record(
     arguments: Mapping[str, Any],
     began: float,
 ) -> None:
-    """Write the run record."""
     inputs: dict[str, Path] = {}
     for one in own:
         name = one.name if one.said.recorded is None else one.said.recorded

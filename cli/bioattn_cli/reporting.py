@@ -117,7 +117,6 @@ class ProgressBar(Progress):
     """A rich progress bar on stderr, gone when the work ends."""
 
     shown: ClassVar["ProgressBar | None"] = None
-    """The one on the terminal."""
 
     def __init__(self) -> None:
         self.bar: RichProgress | None = None
