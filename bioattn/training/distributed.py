@@ -46,15 +46,8 @@ class Processes:
         self.is_first = rank == 0
         self.shard = Shard(rank + 1, count)
         """Which share of a step's or a validation's work is this process's."""
-        self._signal: signal.Signals | None = None
-
-    def warn_of_idle(self, name: str, number: int) -> None:
-        """Warn when a step has fewer things to do than there are processes; `name` is the setting that says so."""
-        if self.is_first and number < self.count:
-            LOGGER.warning(
-                f"{name} is {number}, so there is nothing to do for {self.count - number} of {self.count} "
-                f"processes; set it to a multiple of {self.count}"
-            )
+        self.signal: signal.Signals | None = None
+        """What has come to any process, and all know of."""
 
     def from_first(self, value: Value) -> Value:
         """What the first process has given; its own value there. Raises: LostProcess."""
@@ -78,7 +71,10 @@ class Processes:
         Raises: LostProcess; gradients are then of no use, weights as they were.
         """
         weights = [weight for weight in model.parameters() if weight.requires_grad]
-        statistics = _running_statistics(model)
+        norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+        statistics = [
+            each for norm in norms for each in (norm.running_mean, norm.running_var) if each is not None
+        ]
         notes = [weight.grad is not None for weight in weights] + [stop.signal is each for each in SIGNALS]
         message = torch.cat(
             [
@@ -98,16 +94,9 @@ class Processes:
         for statistic, mean in zip(statistics, summed[len(weights) :], strict=True):
             statistic.copy_(mean.view_as(statistic))
         came = [number for number, has_come in zip(SIGNALS, found[len(weights) :], strict=True) if has_come]
-        if came and self._signal is None:
-            self._signal = came[0]
+        if came and self.signal is None:
+            self.signal = came[0]
         return cast(Tensor, total[0])
-
-    def stopping(self, stop: StopRequest) -> bool:
-        """Whether a signal has come, to any process, that all know of; `stop` then has it."""
-        if self._signal is None:
-            return False
-        stop.signal = self._signal
-        return True
 
     def share_state(
         self, position: Position, model: nn.Module, average: nn.Module, optimizer: torch.optim.Optimizer
@@ -208,16 +197,6 @@ def _collective() -> Iterator[None]:
         stands_still = re.search(r"time(d )?out", str(error), re.IGNORECASE)
         happened = f"did not answer for {TIMEOUT.seconds} seconds" if stands_still else "ended"
         raise LostProcess(f"another process of this run {happened}") from error
-
-
-def _running_statistics(model: nn.Module) -> list[Tensor]:
-    return [
-        statistic
-        for module in model.modules()
-        if isinstance(module, nn.modules.batchnorm._BatchNorm)
-        for statistic in (module.running_mean, module.running_var)
-        if statistic is not None
-    ]
 
 
 def _on_cpu(value: Any) -> Any:

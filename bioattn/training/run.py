@@ -91,8 +91,12 @@ def train(
         task.prepare(progress)
         trainers = []
         for number, training in enumerate(task.trainings):
-            if processes.count > 1:
-                processes.warn_of_idle(*training.work_per_step)
+            setting, parts = training.work_per_step if processes.count > 1 else ("", 1)
+            if processes.is_first and parts < processes.count:
+                LOGGER.warning(
+                    f"{setting} is {parts}, so there is nothing to do for {processes.count - parts} of "
+                    f"{processes.count} processes; set it to a multiple of {processes.count}"
+                )
             LOGGER.info(f"training {training.summary}")
             log = None
             if settings.log_dir is not None and processes.is_first:

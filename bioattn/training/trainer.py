@@ -10,13 +10,13 @@ written, so two equal runs have different ones. What is to be the same again is 
 import itertools
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.files import unwritable
@@ -27,7 +27,6 @@ from bioattn.training.distributed import LostProcess, Processes
 from bioattn.training.state import Position, load_state, save_state
 from bioattn.training.task import (
     Judgement,
-    PartLoss,
     Round,
     Step,
     Training,
@@ -66,38 +65,6 @@ def add_events(writer: Any, step: int, row: Mapping[str, float]) -> None:
         writer.flush()
     except OSError as error:
         raise unwritable(Path(writer.log_dir), error) from error
-
-
-def update_weights(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    parts: Iterable[PartLoss],
-    *,
-    learning_rate: float,
-    gradient_clip: float,
-    processes: Processes,
-    stop: StopRequest,
-) -> float:
-    """Take one step; return its loss, over all processes.
-
-    parts: those of this process, made one at a time: each keeps what its backward pass needs until that is done.
-
-    Raises: LostProcess before any weight is changed.
-    """
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate
-    optimizer.zero_grad(set_to_none=True)
-    reported = []
-    for part in parts:
-        part.objective.backward()
-        reported.append(part.reported.detach())
-    if processes.count > 1:
-        device = next(model.parameters()).device
-        own = torch.stack(reported).sum() if reported else torch.zeros((), device=device)
-        reported = [processes.sum_gradients(model, own, stop)]
-    torch.nn.utils.clip_grad_norm_(model.parameters(), gradient_clip)
-    optimizer.step()
-    return sum(float(loss) for loss in reported)
 
 
 @dataclass(kw_only=True)
@@ -160,54 +127,61 @@ class Trainer:
             self.position.round < len(rounds)
             and self.position.round - 1 - self.position.best_round < task.training.patience
         ):
-            self._run_round(rounds[self.position.round])
+            current = rounds[self.position.round]
+            self.round_began = time.monotonic()
+            try:
+                while self.position.step < current.steps:
+                    self._take_step(current)
+                    self._end_if_stopped()
+                self._finish_round(current)
+            except LostProcess as error:
+                self._save()
+                raise LostProcess(f"{error}; go on with --resume, from what was saved last") from error
+            self._save()
+            # A signal that came during validation; several processes know of it after the next step.
+            self._end_if_stopped()
         self.progress.end()
         if self.events is not None:
             self.events.close()
         if self.processes.is_first:
             self._tell_end(time.monotonic() - began)
 
-    def _run_round(self, current: Round) -> None:
-        self.round_began = time.monotonic()
-        try:
-            while self.position.step < current.steps:
-                self._take_step(current)
-                self._end_if_stopped()
-            self._finish_round(current)
-        except LostProcess as error:
-            self._save()
-            raise LostProcess(f"{error}; go on with --resume, from what was saved last") from error
-        self._save()
-        # A signal that came during validation; several processes know of it after the next step.
-        self._end_if_stopped()
-
     def _end_if_stopped(self) -> None:
         """Raises: Interrupted when a signal has come, after the state is saved."""
         alone = self.processes.count == 1
-        if self.stop.signal is not None if alone else self.processes.stopping(self.stop):
+        signal = self.stop.signal if alone else self.processes.signal
+        if signal is not None:
             self._save()
             if not alone:
                 self.processes.from_first(None)  # nobody ends before the first process is here
+            self.stop.signal = signal
             self.stop.check(
                 f"training stopped after {self._place(self.position.step)} and saved; go on with --resume"
             )
 
     def _take_step(self, current: Round) -> None:
-        task, position = self.task, self.position
+        """Raises: LostProcess before any weight is changed."""
+        task, model, position, processes = self.task, self.task.model, self.position, self.processes
         step = Step(current.stage, current.stage_index, current.first + position.step)
         if step.number == 0 and step.stage_index > 0:
-            task.model.load_state_dict(self.average.model.state_dict())
+            model.load_state_dict(self.average.model.state_dict())
             self._begin_stage()
-        task.model.train()
-        loss = update_weights(
-            task.model,
-            self.optimizer,
-            task.parts(step, self.processes.shard),
-            learning_rate=step.stage.rate(step.number),
-            gradient_clip=task.training.gradient_clip,
-            processes=self.processes,
-            stop=self.stop,
-        )
+        model.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = step.stage.rate(step.number)
+        self.optimizer.zero_grad(set_to_none=True)
+        reported = []
+        # Made one at a time: each part keeps what its backward pass needs until that is done.
+        for part in task.parts(step, processes.shard):
+            part.objective.backward()
+            reported.append(part.reported.detach())
+        if processes.count > 1:
+            device = next(model.parameters()).device
+            own = torch.stack(reported).sum() if reported else torch.zeros((), device=device)
+            reported = [processes.sum_gradients(model, own, self.stop)]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), task.training.gradient_clip)
+        self.optimizer.step()
+        loss = sum(float(loss) for loss in reported)
         if not math.isfinite(loss):
             raise BioattnError(
                 f"the loss became {loss} in {self._place(position.step + 1)}; try a smaller learning_rate, or "
@@ -215,7 +189,7 @@ class Trainer:
             )
         position.round_loss += loss
         position.step += 1
-        self.average.update(task.model, step.number + 1)
+        self.average.update(model, step.number + 1)
         place = {"epoch": f"{position.round + 1}/{len(self.rounds)}"} if task.counts == "epoch" else {}
         self.progress.advance(1, **place, loss=position.round_loss / position.step, **self._best_figure())
 
@@ -254,9 +228,13 @@ class Trainer:
             row |= {f"validation_{name}": value for name, value in judgement.figures.items()}
         row = {name: value for name, value in row.items() if math.isfinite(value)}
         position.history.append(row)
-        score = None if judgement is None else judgement.score
+        score, best = None if judgement is None else judgement.score, position.best_score
         can_be_best = current is None or current.stage.can_be_best
-        if self._is_improved(score) or not can_be_best or not self.best_weights:
+        if score is None or best is None or not math.isfinite(score):
+            is_improved = score is None or math.isfinite(score)
+        else:
+            is_improved = score < best if self.task.smaller_is_better else score > best
+        if is_improved or not can_be_best or not self.best_weights:
             position.best_round = position.round - 1
             position.best_score = score if can_be_best else None
             weights = self.average.model.state_dict()
@@ -307,13 +285,6 @@ class Trainer:
             f"validation_{key}", position.best_score
         )
         return {f"best {name}": value}
-
-    def _is_improved(self, score: float | None) -> bool:
-        """Whether a score is better than the best so far; always without validation data."""
-        best = self.position.best_score
-        if score is None or best is None or not math.isfinite(score):
-            return score is None or math.isfinite(score)
-        return score < best if self.task.smaller_is_better else score > best
 
     def _count_word(self, rounds: int) -> str:
         """The end of the first `rounds` rounds: `epoch 3` or `step 1,200`."""
