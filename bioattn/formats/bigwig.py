@@ -11,7 +11,7 @@ al. 2010 (doi:10.1093/bioinformatics/btq351, supplement), version 4, little-endi
 Sections are of the bedGraph type, packed with zlib. Trees are written level by level, the root first; every node
 but the last of its level is full. A record of a zoom level summarises the bases that have a value among those of
 one bin; bins are aligned, and those without a value have no record. Records of a level come out of those of the
-level below, all levels in one pass over the data; they wait, packed, until the data are written.
+level below.
 (pybigtools 0.3.0 writes wrong zoom records, so the writer is ours.)
 """
 
@@ -110,7 +110,7 @@ def write_bigwig(path: Path, lengths: Mapping[str, int], blocks: Iterable[Interv
     summary_offset = _HEADER.size + MOST_LEVELS * _ZOOM_HEADER.size
     tree_offset = summary_offset + _SUMMARY.size
     with atomic_output(path) as temporary, temporary.open("w+b") as file:
-        zoom = _Zoom()
+        zoomed: list[NDArray[np.void]] = []
         # What is known last is filled in at the end.
         file.write(
             bytes(tree_offset) + chromosome_tree([(name, lengths[name]) for name in names], tree_offset)
@@ -128,23 +128,13 @@ def write_bigwig(path: Path, lengths: Mapping[str, int], blocks: Iterable[Interv
             total += float(values @ widths)
             total_of_squares += float(values**2 @ widths)
             least, most = min(least, values.min()), max(most, values.max())
-            zoom.add(number, block.starts, block.ends, values)
+            zoomed.append(_in_bins(_by_bin(number, block, values), FIRST_REDUCTION))
             places += _write_sections(file, number, block)
         if not bases:
             raise ValueError("there is no interval to write")
         index_offset = file.tell()
         file.write(section_index(places, index_offset, ITEMS_PER_SECTION))
-        levels = []
-        for level in zoom.finish(intervals):
-            offset = file.tell()
-            file.write(struct.pack("<I", level.count))
-            places_of_level: list[Section] = []
-            for chrom, start, end, packed in level.blocks:
-                places_of_level.append((chrom, start, end, file.tell(), len(packed)))
-                file.write(packed)
-            level_index = file.tell()
-            file.write(section_index(places_of_level, level_index, RECORDS_PER_BLOCK))
-            levels.append(_ZOOM_HEADER.pack(level.reduction, 0, offset, level_index))
+        levels = _write_zooms(file, np.concatenate(zoomed), intervals)
         file.write(struct.pack("<I", MAGIC))
         largest = max(
             _SECTION.size + ITEMS_PER_SECTION * _ITEM.itemsize, RECORDS_PER_BLOCK * ZOOM_RECORD.itemsize
@@ -259,100 +249,66 @@ MOST_LEVELS = 10
 RECORDS_PER_BLOCK = 512
 _FEW_RECORDS = 256
 """A level with no more than that is the last one worth having."""
-_RECORDS_IN_MEMORY = 64 * RECORDS_PER_BLOCK
 _WHOLE, _REAL = ("chrom", "start", "end", "valid"), ("least", "most", "sum", "sum_of_squares")
 ZOOM_RECORD = np.dtype([*((name, "<u4") for name in _WHOLE), *((name, "<f4") for name in _REAL)])
 _EXACT = np.dtype([*((name, "<i8") for name in _WHOLE), *((name, "<f8") for name in _REAL)])
 """The same while it is added up."""
 
 
-class _Zoom:
-    def __init__(self) -> None:
-        self.levels = [_ZoomLevel(FIRST_REDUCTION * STEP**number) for number in range(MOST_LEVELS)]
-
-    def add(
-        self, chrom: int, starts: NDArray[np.int64], ends: NDArray[np.int64], values: NDArray[np.float64]
-    ) -> None:
-        first, last = starts // FIRST_REDUCTION, (ends - 1) // FIRST_REDUCTION
-        counts = last - first + 1
-        of = np.repeat(np.arange(len(starts)), counts)
-        bins = first[of] + np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
-        records = np.empty(len(of), dtype=_EXACT)
-        records["chrom"] = chrom
-        records["start"] = np.maximum(starts[of], bins * FIRST_REDUCTION)
-        records["end"] = np.minimum(ends[of], (bins + 1) * FIRST_REDUCTION)
-        records["valid"] = records["end"] - records["start"]
-        records["least"] = records["most"] = values[of]
-        records["sum"] = values[of] * records["valid"]
-        records["sum_of_squares"] = values[of] ** 2 * records["valid"]
-        self._pass_up(records, 0)
-
-    def _pass_up(self, records: NDArray[np.void], number: int) -> None:
-        for level in self.levels[number:]:
-            if not len(records):
-                return
-            records = level.take(records)
-
-    def finish(self, intervals: int) -> list["_ZoomLevel"]:
-        """The levels worth having of a file of so many intervals, complete."""
-        for number, level in enumerate(self.levels):
-            self._pass_up(level.close(), number + 1)
-        chosen = []
-        for level in self.levels:
-            # Reading a level is to be cheaper than reading the data.
-            if 2 * level.count <= intervals:
-                chosen.append(level)
-                if level.count <= _FEW_RECORDS:
-                    break
-        return chosen
+def _by_bin(chrom: int, block: Intervals, values: NDArray[np.float64]) -> NDArray[np.void]:
+    """A record of each interval in each bin of the first level that it reaches into."""
+    first, last = block.starts // FIRST_REDUCTION, (block.ends - 1) // FIRST_REDUCTION
+    counts = last - first + 1
+    of = np.repeat(np.arange(len(block.starts)), counts)
+    bins = first[of] + np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
+    records = np.empty(len(of), dtype=_EXACT)
+    records["chrom"] = chrom
+    records["start"] = np.maximum(block.starts[of], bins * FIRST_REDUCTION)
+    records["end"] = np.minimum(block.ends[of], (bins + 1) * FIRST_REDUCTION)
+    records["valid"] = records["end"] - records["start"]
+    records["least"] = records["most"] = values[of]
+    records["sum"] = values[of] * records["valid"]
+    records["sum_of_squares"] = values[of] ** 2 * records["valid"]
+    return records
 
 
-class _ZoomLevel:
-    def __init__(self, reduction: int) -> None:
-        self.reduction = reduction
-        self.count = 0
-        self.blocks: list[tuple[int, int, int, bytes]] = []
-        """Chromosome, start, end and packed records."""
-        self._open = np.empty(0, dtype=_EXACT)
-        self._waiting: list[NDArray[np.void]] = []
+def _in_bins(records: NDArray[np.void], reduction: int) -> NDArray[np.void]:
+    """Records in ascending order, summed over bins of `reduction` bases."""
+    bins = records["start"] // reduction
+    first = np.ones(len(records), dtype=np.bool_)
+    first[1:] = (bins[1:] != bins[:-1]) | (records["chrom"][1:] != records["chrom"][:-1])
+    begins = np.flatnonzero(first)
+    summed = records[begins]
+    summed["end"] = records["end"][np.append(begins[1:], len(records)) - 1]
+    for name in ("valid", "sum", "sum_of_squares"):
+        summed[name] = np.add.reduceat(records[name], begins)
+    summed["least"] = np.minimum.reduceat(records["least"], begins)
+    summed["most"] = np.maximum.reduceat(records["most"], begins)
+    return summed
 
-    def take(self, records: NDArray[np.void]) -> NDArray[np.void]:
-        """Add records of the level below, in order; returns those of this level that are complete by now."""
-        records = np.concatenate([self._open, records])
-        bins = records["start"] // self.reduction
-        first = np.ones(len(records), dtype=np.bool_)
-        first[1:] = (bins[1:] != bins[:-1]) | (records["chrom"][1:] != records["chrom"][:-1])
-        begins = np.flatnonzero(first)
-        summed = records[begins]
-        summed["end"] = records["end"][np.append(begins[1:], len(records)) - 1]
-        for name in ("valid", "sum", "sum_of_squares"):
-            summed[name] = np.add.reduceat(records[name], begins)
-        summed["least"] = np.minimum.reduceat(records["least"], begins)
-        summed["most"] = np.maximum.reduceat(records["most"], begins)
-        # More may come into the last bin.
-        self._open, complete = summed[-1:], summed[:-1]
-        self._store(complete)
-        return complete
 
-    def close(self) -> NDArray[np.void]:
-        """No more records come; returns the last one, if there is any."""
-        last, self._open = self._open, self._open[:0]
-        self._store(last)
-        self._write_blocks()
-        return last
-
-    def _store(self, records: NDArray[np.void]) -> None:
-        self.count += len(records)
-        self._waiting.append(records)
-        if sum(map(len, self._waiting)) >= _RECORDS_IN_MEMORY:
-            self._write_blocks()
-
-    def _write_blocks(self) -> None:
-        records = np.concatenate([self._open[:0], *self._waiting])
-        self._waiting = []
+def _write_zooms(file: BinaryIO, records: NDArray[np.void], intervals: int) -> list[bytes]:
+    """Write the levels worth having of a file of so many intervals; returns their headers."""
+    headers: list[bytes] = []
+    for reduction in (FIRST_REDUCTION * STEP**number for number in range(MOST_LEVELS)):
+        records = _in_bins(records, reduction)
+        # Reading a level is to be cheaper than reading the data.
+        if 2 * len(records) > intervals:
+            continue
+        offset = file.tell()
+        file.write(struct.pack("<I", len(records)))
+        places: list[Section] = []
         changes = np.flatnonzero(np.diff(records["chrom"])) + 1
         for begin, end in itertools.pairwise([0, *changes.tolist(), len(records)]):
             for first in range(begin, end, RECORDS_PER_BLOCK):
                 block = records[first : min(first + RECORDS_PER_BLOCK, end)]
                 span = int(block["chrom"][0]), int(block["start"][0]), int(block["end"][-1])
-                self.blocks.append((*span, zlib.compress(block.astype(ZOOM_RECORD).tobytes())))
+                packed = zlib.compress(block.astype(ZOOM_RECORD).tobytes())
+                places.append((*span, file.tell(), len(packed)))
+                file.write(packed)
+        index = file.tell()
+        file.write(section_index(places, index, RECORDS_PER_BLOCK))
+        headers.append(_ZOOM_HEADER.pack(reduction, 0, offset, index))
+        if len(records) <= _FEW_RECORDS:
+            break
+    return headers

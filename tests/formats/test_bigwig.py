@@ -76,7 +76,6 @@ def sizes(request, monkeypatch):
         monkeypatch.setattr(bigwig, "BLOCK_SIZE", 3)
         monkeypatch.setattr(bigwig, "ITEMS_PER_SECTION", 5)
         monkeypatch.setattr(bigwig, "RECORDS_PER_BLOCK", 4)
-        monkeypatch.setattr(bigwig, "_RECORDS_IN_MEMORY", 9)
         monkeypatch.setattr(bigwig, "_FEW_RECORDS", 2)
     return request.param
 
