@@ -281,8 +281,18 @@ class _Gff3:
             identifier = row.value("ID")
             if identifier and row.kind != "CDS":
                 self.row_of_id.setdefault(identifier, row)
-            if row.is_gene:
-                self._add_gene(row)
+            if not row.is_gene:
+                continue
+            gene_id = row.identifier(self.id_attribute) if self.id_attribute else ""
+            problem = "" if gene_id or self.id_attribute is None else "no_id"
+            if self.id_attribute == "ID":
+                gene_id = ID_PREFIX.sub("", gene_id)
+            gene_id = gene_id or row.value("locus_tag", "gene_id") or ID_PREFIX.sub("", row.value("ID"))
+            draft = self._draft(gene_id, row, problem)
+            draft.name = draft.name or row.value(*_NAMES, beside=gene_id)
+            draft.biotype = draft.biotype or row.value(*_BIOTYPES) or ("" if row.kind == "gene" else row.kind)
+            draft.places[row.place] = None
+            self.draft_of_line[row.line] = draft
         for row in self.rows:
             if row.kind == "CDS" or row.is_gene or not _is_transcript(row):
                 continue
@@ -294,19 +304,6 @@ class _Gff3:
                 self._transcript(self._orphan_gene(row), row).spans.append(row.place)
         self._add_cds()
         return sorted(self.drafts.values(), key=lambda draft: draft.line)
-
-    def _add_gene(self, row: _Row) -> None:
-        gene_id = row.identifier(self.id_attribute) if self.id_attribute else ""
-        problem = "" if gene_id or self.id_attribute is None else "no_id"
-        if self.id_attribute == "ID":
-            gene_id = ID_PREFIX.sub("", gene_id)
-        if not gene_id:
-            gene_id = row.value("locus_tag", "gene_id") or ID_PREFIX.sub("", row.value("ID"))
-        draft = self._draft(gene_id, row, problem)
-        draft.name = draft.name or row.value(*_NAMES, beside=gene_id)
-        draft.biotype = draft.biotype or row.value(*_BIOTYPES) or ("" if row.kind == "gene" else row.kind)
-        draft.places[row.place] = None
-        self.draft_of_line[row.line] = draft
 
     def _draft(self, gene_id: str, row: _Row, problem: str) -> GeneDraft:
         """The gene of an id; without one it is named by where it lies."""
@@ -332,7 +329,6 @@ class _Gff3:
         return chains
 
     def _add_cds(self) -> None:
-        has_gene_rows = bool(self.draft_of_line)
         # Parts of one CDS name the same parents, mostly in consecutive rows: look them up once.
         homes_of: dict[tuple[str, str], list[TranscriptDraft]] = {}
         for row in self.rows:
@@ -340,13 +336,13 @@ class _Gff3:
                 continue
             key = (row.attributes.get("Parent", ""), row.attributes.get("ID", ""))
             if not key[0] or key not in homes_of:
-                homes_of[key] = self._homes(row, has_gene_rows)
+                homes_of[key] = self._homes(row)
             for home in homes_of[key]:
                 home.cds.append(row.place)
             if not homes_of[key]:
                 self.remnants.append(row.line)
 
-    def _homes(self, row: _Row, has_gene_rows: bool) -> list[TranscriptDraft]:
+    def _homes(self, row: _Row) -> list[TranscriptDraft]:
         """The transcripts a CDS row belongs to; none when it is a remnant or lies below something else."""
         chains = self._ancestors(row)
         homes = []
@@ -360,7 +356,7 @@ class _Gff3:
                 continue
             middle = chain[-2] if len(chain) > 1 else top
             homes.append(self._transcript(draft, row if middle.is_gene else middle))
-        if not chains and not (has_gene_rows and row.parents):
+        if not chains and not (self.draft_of_line and row.parents):
             homes.append(self._transcript(self._orphan_gene(row), row))
         return homes
 

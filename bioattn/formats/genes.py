@@ -169,7 +169,15 @@ def _extents(transcripts: Iterable[Sequence[Place]]) -> tuple[Place, ...]:
 
     Those that do not overlap are several: copies of a gene under one name (UCSC's refGene).
     """
-    extents = [place for parts in transcripts for place in _extent(parts)]
+    extents: list[Place] = []
+    for parts in transcripts:
+        of_one: dict[tuple[str, str], tuple[int, int]] = {}
+        stranded = {place.chrom for place in parts if place.strand in STRANDS}
+        for chrom, start, end, strand in parts:
+            if strand in STRANDS or chrom not in stranded:
+                low, high = of_one.get((chrom, strand), (start, end))
+                of_one[chrom, strand] = min(low, start), max(high, end)
+        extents += [Place(chrom, low, high, strand) for (chrom, strand), (low, high) in of_one.items()]
     stranded = {place.chrom for place in extents if place.strand in STRANDS}
     joined: list[Place] = []
     for place in sorted(extents, key=lambda place: place.start):
@@ -184,15 +192,3 @@ def _extents(transcripts: Iterable[Sequence[Place]]) -> tuple[Place, ...]:
             joined[last] = joined[last]._replace(end=max(joined[last].end, place.end))
     order = list(dict.fromkeys(place[::3] for place in extents))
     return tuple(sorted(joined, key=lambda place: (order.index(place[::3]), place.start)))
-
-
-def _extent(places: Sequence[Place]) -> tuple[Place, ...]:
-    """The extent of the parts of one transcript on each chromosome and strand, in order of appearance."""
-    extents: dict[tuple[str, str], tuple[int, int]] = {}
-    stranded = {place.chrom for place in places if place.strand in STRANDS}
-    for chrom, start, end, strand in places:
-        if strand not in STRANDS and chrom in stranded:
-            continue
-        low, high = extents.get((chrom, strand), (start, end))
-        extents[chrom, strand] = min(low, start), max(high, end)
-    return tuple(Place(chrom, low, high, strand) for (chrom, strand), (low, high) in extents.items())

@@ -105,7 +105,12 @@ class Genome:
         starts: 0-based first positions, shape (n,); they may be negative.
         around: windows, shape (n,), that go on at the other end of their chromosome; None: none.
         """
-        view, last_starts = self._all_windows(length)
+        if length not in self._windows:
+            room = self.codes[:length].size if length else 0
+            view = np.lib.stride_tricks.sliding_window_view(self.codes, room)
+            # A genome shorter than the window has no window that fits.
+            self._windows[length] = view, self.offsets[1:] - length
+        view, last_starts = self._windows[length]
         begins = self.offsets.take(numbers)
         absolute = begins + starts
         outside = (absolute < begins) | (absolute > last_starts.take(numbers))
@@ -129,15 +134,6 @@ class Genome:
             if first < last:
                 codes[row, first - start : last - start] = self.codes[first:last]
         return codes
-
-    def _all_windows(self, length: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """A view of the window at every position, and the last start that fits into each chromosome."""
-        if length not in self._windows:
-            room = self.codes[:length].size if length else 0
-            view = np.lib.stride_tricks.sliding_window_view(self.codes, room)
-            # A genome shorter than the window has no window that fits.
-            self._windows[length] = view, self.offsets[1:] - length
-        return self._windows[length]
 
 
 def open_genome(fasta: Path, progress: Progress = SILENT) -> Genome:
@@ -165,16 +161,12 @@ def open_genome(fasta: Path, progress: Progress = SILENT) -> Genome:
                 f"{index.parent}: the genome's index cannot be written, the folder is read-only; name another one "
                 "in BIOATTN_CACHE"
             )
-        build_index(fasta, index, source, progress)
+        _build_index(fasta, index, source, progress)
     return Genome(index)
 
 
-def build_index(fasta: Path, index: Path, source: list[str | int], progress: Progress) -> None:
-    """Write the index of `fasta`. The file appears under its name when it is complete.
-
-    Several runs may make it at once, all the same.
-    """
-    with atomic_output(index) as temporary:
+def _build_index(fasta: Path, index: Path, source: list[str | int], progress: Progress) -> None:
+    with atomic_output(index) as temporary:  # several runs may make it at once, all the same
         chromosomes: list[Chromosome] = []
         progress.begin(f"indexing {fasta.name}", None)
         with temporary.open("wb") as file:

@@ -113,17 +113,6 @@ _FIELD = re.compile(r"(Motif|TF Name|TF|Gene|Family|Species|DBID|Protein)(?:\t|:
 """A line above a matrix of CIS-BP or UniPROBE."""
 
 
-def starts_matrix(line: str) -> bool:
-    """Tell whether the first line of a file begins a matrix of JASPAR or HOMER, or a plain one."""
-    words = line.replace("[", " ").replace("|", " ").split()
-    return (
-        line.startswith((">", "TF\t", "Protein:"))
-        or _NUMBERS_ONLY.fullmatch(line) is not None
-        or _BASES_LINE.fullmatch(line) is not None
-        or (words[0].rstrip(":") == "A" and len(words) > 1 and _NUMBERS_ONLY.fullmatch(words[1]) is not None)
-    )
-
-
 @dataclass(slots=True)
 class _Matrix:
     name: str
@@ -243,8 +232,14 @@ def transfac_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Mo
         words = line.split()
         # STAMP names records by DE alone and ends them with XX.
         if words[0] == "//" or (words[0] == "XX" and rows and names.keys() == {"DE"}):
-            if rows:
-                yield _transfac_motif(path, number, names, rows)
+            name = names.get("AC", names.get("ID", names.get("DE")))
+            if rows and name is None:
+                raise FormatError(
+                    f"{path}:{number}: the record that ends here has neither AC nor ID, so no name"
+                )
+            if rows and name is not None:
+                alternative = names.get("NA", names.get("ID", ""))
+                yield _from_positions(path, number, name, alternative, np.array(rows))
             names, rows, columns = {}, [], [0, 1, 2, 3]
         elif words[0] in _TRANSFAC_HEADER:
             letters = [word.upper() for word in words[1:]]
@@ -262,13 +257,6 @@ def transfac_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Mo
             names[words[0]] = words[1]
     if rows:
         raise FormatError(f"{path}:{number}: the file ends within a record (no //)")
-
-
-def _transfac_motif(path: Path, number: int, names: dict[str, str], rows: list[list[float]]) -> Motif:
-    name = names.get("AC", names.get("ID", names.get("DE")))
-    if name is None:
-        raise FormatError(f"{path}:{number}: the record that ends here has neither AC nor ID, so no name")
-    return _from_positions(path, number, name, names.get("NA", names.get("ID", "")), np.array(rows))
 
 
 def _from_positions(path: Path, line: int, name: str, alternative: str, counts: NDArray[np.float64]) -> Motif:
@@ -324,7 +312,14 @@ def read_meme(path: Path) -> MotifDatabase:
         raise FormatError(f"{path}: is empty; motifs in MEME, JASPAR, HOMER or TRANSFAC format are needed")
     rest = itertools.chain([first], lines)
     background = np.array(UNIFORM_BACKGROUND)
-    if starts_matrix(first[1]):
+    words = first[1].replace("[", " ").replace("|", " ").split()
+    # A header of JASPAR or HOMER, numbers alone, a line of bases, or a row of counts that begins with A.
+    if (
+        first[1].startswith((">", "TF\t", "Protein:"))
+        or _NUMBERS_ONLY.fullmatch(first[1])
+        or _BASES_LINE.fullmatch(first[1])
+        or (words[0].rstrip(":") == "A" and len(words) > 1 and _NUMBERS_ONLY.fullmatch(words[1]))
+    ):
         motifs = matrix_motifs(path, rest)
     elif _TRANSFAC_START.match(first[1]):
         motifs = list(transfac_motifs(path, rest))

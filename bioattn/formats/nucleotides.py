@@ -33,7 +33,14 @@ def encode(sequence: bytes | str, name: str = "sequence", offset: int = 0) -> ND
     codes = np.frombuffer(bytearray(raw.translate(_CODE_OF_BYTE)), dtype=np.uint8)
     if codes.size and int(codes.max()) > UNKNOWN:
         index = int(np.argmax(codes > UNKNOWN))
-        raise FormatError(_bad_letter(chr(raw[index]), name, offset + index + 1))
+        letter, where = chr(raw[index]), f"{name}, position {offset + index + 1:,}: "
+        if letter in "Uu":
+            raise FormatError(f"{where}the letter {letter!r} belongs to RNA; DNA is needed, write T for U")
+        if letter in "-.*":
+            raise FormatError(f"{where}the character {letter!r} is a gap or stop; unaligned DNA is needed")
+        raise FormatError(
+            f"{where}{letter!r} is not a DNA letter (A, C, G, T, N and the IUPAC ambiguity letters are)"
+        )
     return codes
 
 
@@ -45,15 +52,6 @@ def count_nucleotides(sequence: str) -> int:
 def are_nucleotides(nucleotides: int, letters: int) -> bool:
     """Tell whether letters are DNA or RNA, not a protein: more than 98 % of ten or more are A, C, G, T, U or N."""
     return letters >= 10 and nucleotides > 0.98 * letters
-
-
-def _bad_letter(letter: str, name: str, position: int) -> str:
-    where = f"{name}, position {position:,}: "
-    if letter in "Uu":
-        return f"{where}the letter {letter!r} belongs to RNA; DNA is needed, write T for U"
-    if letter in "-.*":
-        return f"{where}the character {letter!r} is a gap or stop; unaligned DNA is needed"
-    return f"{where}{letter!r} is not a DNA letter (A, C, G, T, N and the IUPAC ambiguity letters are)"
 
 
 def decode(codes: NDArray[np.uint8]) -> str:
@@ -95,26 +93,11 @@ def dinucleotide_shuffled(codes_BL: NDArray[np.uint8], rng: np.random.Generator)
 
 def _shuffled_run(codes_L: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
     followers = [codes_L[1:][codes_L[:-1] == base].tolist() for base in range(4)]
-    for base, last_step in _random_tree(followers, int(codes_L[-1]), rng).items():
-        # One copy of the tree's edge is taken last; the others come before it in any order.
-        followers[base].remove(last_step)
-        followers[base] = [*rng.permutation(followers[base]).tolist(), last_step]
     root = int(codes_L[-1])
-    followers[root] = rng.permutation(followers[root]).tolist()
-    steps = [iter(options) for options in followers]
-    path = [int(codes_L[0])]
-    for _ in range(len(codes_L) - 1):
-        path.append(int(next(steps[path[-1]])))
-    return np.array(path, dtype=np.uint8)
-
-
-def _random_tree(followers: list[list[int]], root: int, rng: np.random.Generator) -> dict[int, int]:
-    """The edge by which each base but `root` is left for the last time: a random tree that leads to `root`."""
+    # A random tree that leads to the root: the edge by which each other base is left for the last time.
     edges: dict[int, int] = {}
     in_tree = {root}
-    for base in range(4):
-        if not followers[base]:
-            continue
+    for base in (base for base in range(4) if followers[base]):
         walker = base
         while walker not in in_tree:
             edges[walker] = followers[walker][rng.integers(len(followers[walker]))]
@@ -123,4 +106,13 @@ def _random_tree(followers: list[list[int]], root: int, rng: np.random.Generator
         while walker not in in_tree:
             in_tree.add(walker)
             walker = edges[walker]
-    return edges
+    for base, last_step in edges.items():
+        # One copy of the tree's edge is taken last; the others come before it in any order.
+        followers[base].remove(last_step)
+        followers[base] = [*rng.permutation(followers[base]).tolist(), last_step]
+    followers[root] = rng.permutation(followers[root]).tolist()
+    steps = [iter(options) for options in followers]
+    path = [int(codes_L[0])]
+    for _ in range(len(codes_L) - 1):
+        path.append(int(next(steps[path[-1]])))
+    return np.array(path, dtype=np.uint8)

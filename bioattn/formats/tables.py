@@ -112,7 +112,11 @@ def open_table(path: Path, sheet: str | None = None) -> TableReader:
     header = _split(path, header_line, header_text, delimiter)
     rows = _rows(path, lines, delimiter, header, repeated)
     first = list(itertools.islice(rows, SAMPLE_ROWS))
-    if delimiter != "," and _has_decimal_commas(first):
+    cells = [cell for _, row in first for cell in row]
+    commas = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
+    points = any("." in cell and is_number(cell) for cell in cells)
+    # Some cells are like `0,53`, none has a decimal point, and not all can be thousands.
+    if delimiter != "," and not points and not all(_THOUSANDS.fullmatch(cell) for cell in commas):
         first, rows = list(map(_with_points, first)), map(_with_points, rows)
     return TableReader(path, tuple(header), header_line, first, repeated, rows)
 
@@ -206,14 +210,6 @@ def parse_numbers(cells: Sequence[str], where: Callable[[int], str]) -> npt.NDAr
             "write NA where there is none (log of zero: add a pseudocount)"
         )
     return values
-
-
-def _has_decimal_commas(rows: Sequence[Row]) -> bool:
-    """Whether some cells are like `0,53`, none has a decimal point, and not all can be thousands."""
-    cells = [cell for _, row in rows for cell in row]
-    commas = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
-    points = any("." in cell and is_number(cell) for cell in cells)
-    return bool(commas) and not points and not all(_THOUSANDS.fullmatch(cell) for cell in commas)
 
 
 def _with_points(row: Row) -> Row:
@@ -330,7 +326,13 @@ def _read_sheet(path: Path, sheet: str | None) -> list[Row]:
     if sheet is not None and sheet not in book.sheetnames:
         raise FormatError(f"{path}: --sheet: there is no sheet {sheet!r}; it has {quoted(book.sheetnames)}")
     cells = book[sheet or book.sheetnames[0]].iter_rows(values_only=True)
-    numbered = [(number, [_cell_text(cell) for cell in row]) for number, row in enumerate(cells, start=1)]
+
+    def text(cell: object) -> str:
+        if isinstance(cell, dt.date):  # what Excel makes of gene names, as the sheet shows it: `1-Mar`
+            return f"{cell.day}-{MONTHS[cell.month - 1]}"
+        return "" if cell is None else str(cell).strip()
+
+    numbered = [(number, list(map(text, row))) for number, row in enumerate(cells, start=1)]
     rows = [(number, row) for number, row in numbered if any(row)]
     header = next((index for index, (_, row) in enumerate(rows) if sum(map(bool, row)) > 1), None)
     if header is None:
@@ -341,12 +343,5 @@ def _read_sheet(path: Path, sheet: str | None) -> list[Row]:
     return [(number, (row + [""] * width)[:width]) for number, row in rows[header:]]
 
 
-def _cell_text(cell: object) -> str:
-    """A cell as the sheet shows it; a date as Excel makes it of gene names, `1-Mar`."""
-    if isinstance(cell, dt.date):
-        return f"{cell.day}-{MONTHS[cell.month - 1]}"
-    return "" if cell is None else str(cell).strip()
-
-
-def _shown(text: str, limit: int = 40) -> str:
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:39]}…")
