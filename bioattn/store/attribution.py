@@ -21,26 +21,6 @@ ATTRIBUTION, VALUES, SEQUENCE, GAP = "attribution", "values", "sequence", "compl
 BASES = ("A", "C", "G", "T")
 
 
-def _group_layout(method: Method, treatments: Sequence[str], window_length: int) -> schema.GroupLayout:
-    """The values, the sequences they are of and, where the method promises a sum, how far the values are from
-    it."""
-    axes = (
-        Axis("treatment", coordinates=tuple(treatments)),
-        Axis(schema.POSITION, size=window_length),
-        Axis("base", coordinates=BASES),
-    )
-    long_name = "what each base would add to the prediction, mean over bases 0"
-    arrays = [
-        schema.Array(VALUES, "float32", ("treatment", schema.POSITION, "base"), long_name),
-        schema.Array(SEQUENCE, "uint8", (schema.POSITION,), "0 A, 1 C, 2 G, 3 T, 4 N"),
-    ]
-    if method is Method.INTEGRATED_GRADIENTS:
-        arrays.append(
-            schema.Array(GAP, "float32", ("treatment",), "f(promoter) - f(baseline) - sum of contributions")
-        )
-    return schema.GroupLayout(path=ATTRIBUTION, axes=axes, arrays=tuple(arrays))
-
-
 def attribution_file_layout(
     method: Method,
     settings: str,
@@ -56,13 +36,27 @@ def attribution_file_layout(
     """
     window_length = attributes["window_length"]
     assert isinstance(window_length, int)
+    axes = (
+        Axis("treatment", coordinates=tuple(treatments)),
+        Axis(schema.POSITION, size=window_length),
+        Axis("base", coordinates=BASES),
+    )
+    long_name = "what each base would add to the prediction, mean over bases 0"
+    arrays = [
+        schema.Array(VALUES, "float32", ("treatment", schema.POSITION, "base"), long_name),
+        schema.Array(SEQUENCE, "uint8", (schema.POSITION,), "0 A, 1 C, 2 G, 3 T, 4 N"),
+    ]
+    if method is Method.INTEGRATED_GRADIENTS:
+        missing = "f(promoter) - f(baseline) - sum of contributions"
+        arrays.append(schema.Array(GAP, "float32", ("treatment",), missing))
+    values = schema.GroupLayout(path=ATTRIBUTION, axes=axes, arrays=tuple(arrays))
     return schema.FileLayout(
         format=schema.ATTRIBUTION_FORMAT,
         inputs=PROMOTERS,
         model_sha256=model_sha256,
         attributes={**attributes, "method": str(method), "method_settings": settings},
         columns=PROMOTER_COLUMNS,
-        groups=(_group_layout(method, treatments, window_length), schema.predictions_layout(treatments)),
+        groups=(values, schema.predictions_layout(treatments)),
     )
 
 
@@ -125,21 +119,19 @@ class Attribution(Results):
 
         samples: names, or a slice of their numbers. Raises: BioattnError for what is not there.
         """
-        samples = self._named(samples)
-        return self._labelled(
-            self.values(gene=samples, treatment=treatments), samples, treatments, {"base": BASES}
-        )
+        values = self.values(gene=self._named(samples), treatment=treatments)
+        return self._labelled(values, samples, treatments, {"base": BASES})
 
     def at_bases(self, *, samples: Choice = None, treatments: Names = None) -> LabelledArray:
         """What the base that is there adds: axes sample, treatment, position. Raises: as `array`."""
-        samples = self._named(samples)
-        return self._labelled(self.contributions(gene=samples, treatment=treatments), samples, treatments, {})
+        values = self.contributions(gene=self._named(samples), treatment=treatments)
+        return self._labelled(values, samples, treatments, {})
 
     def _labelled(
-        self, values: NDArray[Any], samples: Names, treatments: Names, more: Mapping[str, Sequence[str]]
+        self, values: NDArray[Any], samples: Choice, treatments: Names, more: Mapping[str, Sequence[str]]
     ) -> LabelledArray:
         coordinates: dict[str, Sequence[Any] | NDArray[Any]] = {
-            schema.SAMPLE: self._contents.samples.ids if samples is None else samples,
+            schema.SAMPLE: self._contents.samples.ids if samples is None else self._named(samples) or (),
             "treatment": self.treatments if treatments is None else treatments,
             "position": self.positions,
             **more,

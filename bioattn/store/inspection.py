@@ -44,7 +44,18 @@ def validate_file(path: Path, progress: Progress = SILENT) -> list[Problem]:
     """
     if not path.exists():
         raise BioattnError(f"{path}: no such file or folder")
-    return validate_content(path, progress) + _against_record(path)
+    problems = validate_content(path, progress)
+    if not path.is_file():
+        return problems
+    try:
+        recorded = recorded_digest(path)
+    except BioattnError as problem:
+        said = f"a run record beside it is damaged: {problem}"
+    else:
+        if recorded is None or recorded[1] in (None, sha256_of(path)):
+            return problems
+        said = f"is not the file that {recorded[0].name} speaks of (SHA-256 differs)"
+    return [*problems, Problem("", said, is_error=False)]
 
 
 def is_valid(problems: list[Problem]) -> bool:
@@ -61,7 +72,10 @@ def validate_content(path: Path, progress: Progress) -> list[Problem]:
         kind.describe(path)
         return []
     except BioattnError as problem:
-        return [_of_error(path, problem)]
+        sentence = str(problem)
+        if located := re.match(re.escape(f"{path}:") + r"(\d+): ", sentence):
+            return [Problem(f"line {located[1]}", sentence[located.end() :])]
+        return [Problem("", sentence.removeprefix(f"{path}: "))]
 
 
 def validate_members(members: Iterable[Path], progress: Progress) -> list[Problem]:
@@ -70,28 +84,6 @@ def validate_members(members: Iterable[Path], progress: Progress) -> list[Proble
         problem._replace(where=f"{path.name}{'/' if path.is_dir() else ' '}{problem.where}".rstrip(" /"))
         for path in sorted(members)
         for problem in validate_content(path, progress)
-    ]
-
-
-def _of_error(path: Path, problem: BioattnError) -> Problem:
-    sentence = str(problem)
-    if located := re.match(re.escape(f"{path}:") + r"(\d+): ", sentence):
-        return Problem(f"line {located[1]}", sentence[located.end() :])
-    return Problem("", sentence.removeprefix(f"{path}: "))
-
-
-def _against_record(path: Path) -> list[Problem]:
-    """Compare with the digest in a run record beside the file, if one tells of it."""
-    if not path.is_file():
-        return []
-    try:
-        recorded = recorded_digest(path)
-    except BioattnError as problem:
-        return [Problem("", f"a run record beside it is damaged: {problem}", is_error=False)]
-    if recorded is None or recorded[1] in (None, sha256_of(path)):
-        return []
-    return [
-        Problem("", f"is not the file that {recorded[0].name} speaks of (SHA-256 differs)", is_error=False)
     ]
 
 

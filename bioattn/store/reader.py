@@ -417,7 +417,12 @@ class Attention(Results):
 
         Raises: BioattnError for what the file does not hold, or where a site or sample must be named.
         """
-        info, samples = self._chosen_site(site), self._named(samples)
+        if site is None and len(self.sites) != 1:
+            names = ", ".join(self.sites)
+            raise BioattnError(
+                f"{self.path}: holds {f'several sites; name one: {names}' if names else 'no site'}"
+            )
+        info, samples = self._info(site or next(iter(self.sites))), self._named(samples)
         if samples is None and info.layout.ragged and len(self._contents.samples) == 1:
             samples = self._contents.samples.ids[0]
         one = samples if isinstance(samples, str) else None
@@ -521,21 +526,16 @@ class Attention(Results):
                 )
             number = self._own(info, sample or gene)
         elif sample is not None:
-            selection = [self._number_of(sample), *self._trimmed(info, name, sample, selection)]
+            row = self._number_of(sample)
+            array = next(each for each in info.layout.arrays if each.name == name)
+            ends = info.layout.shape(array, self._contents.samples.lengths(row))
+            selection = [
+                slice(end) if part == slice(None) else part for part, end in zip(selection, ends, strict=True)
+            ]
+            selection.insert(0, row)
         else:
-            selection = [self._genes(gene), *selection]
+            selection.insert(0, self._genes(gene))
         return self._contents.read(info.layout.path, name, selection, number)
-
-    def _trimmed(self, info: SiteInfo, name: str, sample: str, selection: list[Any]) -> list[Any]:
-        """The selection without what lies behind the sample's ends."""
-        if not info.layout.ragged:
-            return selection
-        lengths = self._contents.samples.lengths(self._number_of(sample))
-        array = next(each for each in info.layout.arrays if each.name == name)
-        own = info.layout.shape(array, lengths)
-        return [
-            slice(size) if each == slice(None) else each for each, size in zip(selection, own, strict=True)
-        ]
 
     def _own(self, info: SiteInfo, sample: str | None) -> int:
         if sample is None:
@@ -546,14 +546,6 @@ class Attention(Results):
         if site not in self.sites:
             raise BioattnError(f"{self.path}: no site {site!r}; it holds {', '.join(self.sites) or 'none'}")
         return self.sites[site]
-
-    def _chosen_site(self, site: str | None) -> SiteInfo:
-        if site is None and len(self.sites) != 1:
-            names = ", ".join(self.sites)
-            raise BioattnError(
-                f"{self.path}: holds {f'several sites; name one: {names}' if names else 'no site'}"
-            )
-        return self._info(site or next(iter(self.sites)))
 
 
 open_attention = Attention.open

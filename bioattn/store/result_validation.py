@@ -178,7 +178,10 @@ def _wrong_value(group: GroupLayout, slab: Slab, samples: Samples, first: int) -
         stored = [name for name in (WEIGHTS, VALUE_WEIGHTED) if name in slab]
         checks = [(name, slab[name] < 0, "holds negative values") for name in stored]
         sums = slab[WEIGHTS].sum(axis=-1, dtype=np.float32)
-        low, high = _bounds_of_sums(group, slab[WEIGHTS].dtype)
+        # Rounding to float16 moves each weight by up to 2^-11.
+        error, reduce = 2e-3 if slab[WEIGHTS].dtype == np.float16 else 1e-4, group.attributes["reduce"]
+        low = 0.0 if group.attributes.get("sink") or reduce == Reduction.TOP_K else 1 - error
+        high = np.inf if reduce in (Reduction.MAX_HEADS, Reduction.MAX_ROWS) else 1 + error
         wrong = (sums < low) | (sums > high)
         if group.ragged and not group.per_sample:  # rows behind a sample's end are 0
             weights = next(array for array in group.arrays if array.name == WEIGHTS)
@@ -194,11 +197,3 @@ def _wrong_value(group: GroupLayout, slab: Slab, samples: Samples, first: int) -
         if by_sample.any():
             return name, int(np.argmax(by_sample)), message
     return None
-
-
-def _bounds_of_sums(group: GroupLayout, dtype: np.dtype[Any]) -> tuple[float, float]:
-    # Rounding to float16 moves each weight by up to 2^-11.
-    tolerance = 2e-3 if dtype == np.float16 else 1e-4
-    reduce = group.attributes["reduce"]
-    low = 0.0 if group.attributes.get("sink") or reduce == Reduction.TOP_K else 1 - tolerance
-    return low, np.inf if reduce in (Reduction.MAX_HEADS, Reduction.MAX_ROWS) else 1 + tolerance
