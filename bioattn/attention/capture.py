@@ -7,12 +7,12 @@ The operator asks `listener_for(site)` at every call; without a listener it take
 tensor exists. The receiver is a protocol, so this room knows nothing of files.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +40,6 @@ class AttentionReceiver(Protocol):
         """
 
 
-@runtime_checkable
 class ReducingReceiver(AttentionReceiver, Protocol):
     """May want one map of all sequences in place of theirs."""
 
@@ -51,19 +50,11 @@ class ReducingReceiver(AttentionReceiver, Protocol):
         """`weights`: float32, axes as `site.dims` but the first, of which they are `number` slices: `tile`."""
 
 
-class Substitution(Protocol):
-    """Says which weights a site uses instead of its own."""
-
-    def __call__(self, site: AttentionSite, weights: Tensor, tile: Tile | None, /) -> Tensor:
-        """`weights`: (..., Q, K) as the layer would use them, with `site.null_key` the null key's last; not to be
-        changed in place. Returns weights of the same shape."""
-
-
-class ValueReceiver(Protocol):
-    """Takes the values of one site for one batch."""
-
-    def __call__(self, site: AttentionSite, value: Tensor, /) -> None:
-        """`value`: (..., K, V) as they are weighted, detached, without the null key's."""
+Substitution: TypeAlias = Callable[[AttentionSite, Tensor, Tile | None], Tensor]
+"""Says which weights (..., Q, K) a site uses instead of its own, which are as the layer would use them, with
+`site.null_key` the null key's last; not to be changed in place."""
+ValueReceiver: TypeAlias = Callable[[AttentionSite, Tensor], None]
+"""Takes the values (..., K, V) of one site for one batch as they are weighted, detached, without the null key's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +63,8 @@ class Listener:
     gradients are wanted too."""
 
     patterns: tuple[str, ...]
-    receiver: AttentionReceiver | None = None
+    receiver: Any = None
+    """An `AttentionReceiver`, or `ReducingReceiver`."""
     value_weighted: bool = False
     gradients: bool = False
     substitution: Substitution | None = None
@@ -84,11 +76,7 @@ class Listener:
         plain = Used.attention and not (
             self.value_weighted or self.gradients or self.substitution or self.values
         )
-        return self.receiver.over_rows(site) if plain and isinstance(self.receiver, ReducingReceiver) else ""
-
-    def receive_reduced(self, site: AttentionSite, weights: Tensor, tile: Tile | None, number: int) -> None:
-        assert isinstance(self.receiver, ReducingReceiver)
-        self.receiver.receive_reduced(site, weights, tile, number)
+        return str(self.receiver.over_rows(site)) if plain and hasattr(self.receiver, "over_rows") else ""
 
 
 _LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("attention_listeners", default=())

@@ -15,6 +15,7 @@ Shape suffixes: H heads, D channels of a head, K keys; leading axes are `...`.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,17 +87,14 @@ def masked_heads(model: nn.Module, masks: Mapping[str, Tensor]) -> Iterator[None
         for name, mask in masks.items():
             projections, site = layers[name]
             for project in projections:
-                handle = project.register_forward_pre_hook(_multiplier(mask, site.num_heads))
-                stack.callback(handle.remove)
+                hook = partial(_multiplied, mask, site.num_heads)
+                stack.callback(project.register_forward_pre_hook(hook).remove)
         yield
 
 
-def _multiplier(mask: Tensor, num_heads: int) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Tensor]]:
-    def multiply(_module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Tensor]:
-        heads: Tensor = inputs[0].unflatten(-1, (num_heads, -1)) * mask.unsqueeze(-1)
-        return (heads.flatten(-2),)
-
-    return multiply
+def _multiplied(mask: Tensor, num_heads: int, _module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Tensor]:
+    heads: Tensor = inputs[0].unflatten(-1, (num_heads, -1)) * mask.unsqueeze(-1)
+    return (heads.flatten(-2),)
 
 
 TOLERANCE = 1e-4
@@ -106,18 +104,13 @@ MOST_NODES = 256
 """Points of the line at which gradients are taken (Gauss–Legendre): doubled until contributions are complete."""
 
 
-class _Shares:
-    """A `Substitution` that multiplies weights by a share, by which it keeps the derivative within reach."""
-
-    def __init__(self, share: float) -> None:
-        self._share = share
-        self.of_site: dict[str, Tensor] = {}
-
-    def __call__(self, site: AttentionSite, weights: Tensor, tile: Tile | None, /) -> Tensor:
-        """The null key's value is zero, so the weight it would gain need not be given to it."""
-        shares = torch.full_like(weights, self._share, requires_grad=True)
-        self.of_site[site.name] = shares
-        return weights * shares
+def _scaled(
+    share: float, shares: dict[str, Tensor], site: AttentionSite, weights: Tensor, _tile: Tile | None
+) -> Tensor:
+    """Weights times a share, by which the derivative is kept within reach in `shares`. The null key's value is
+    zero, so the weight it would gain need not be given to it."""
+    shares[site.name] = torch.full_like(weights, share, requires_grad=True)
+    return weights * shares[site.name]
 
 
 class Integrated(NamedTuple):
@@ -146,11 +139,19 @@ def integrated_gradients(predict: Callable[[], Tensor], sites: Sequence[Attentio
     with torch.no_grad():
         with capture(names, kept):
             predictions = predict()
-        with substitute(names, _Shares(0.0)):
+        with substitute(names, partial(_scaled, 0.0, {})):
             difference = (predictions - predict()).float()
     nodes = FIRST_NODES
     while True:
-        summed = _summed_gradients(predict, names, nodes)
+        # The integral over the share of the derivatives by each key's own share.
+        summed: dict[str, Tensor] = {}
+        for place, length in zip(*np.polynomial.legendre.leggauss(nodes), strict=True):
+            shares: dict[str, Tensor] = {}
+            with torch.enable_grad(), substitute(names, partial(_scaled, float(place + 1) / 2, shares)):
+                gradients = torch.autograd.grad(predict().float().sum(), list(shares.values()))
+            for name, gradient in zip(shares, gradients, strict=True):
+                part = gradient.float() * float(length / 2)
+                summed[name] = summed[name] + part if name in summed else part
         contributions = {
             site.name: summed[site.name][..., :-1] if site.null_key else summed[site.name] for site in sites
         }
@@ -160,16 +161,3 @@ def integrated_gradients(predict: Callable[[], Tensor], sites: Sequence[Attentio
         if nodes == MOST_NODES or bool((missing.abs() <= TOLERANCE * difference.abs() + 1e-6).all()):
             return Integrated(predictions, kept, contributions)
         nodes *= 2
-
-
-def _summed_gradients(predict: Callable[[], Tensor], sites: Sequence[str], nodes: int) -> dict[str, Tensor]:
-    """The integral over the share of the derivatives by each key's own share, by name of the site."""
-    summed: dict[str, Tensor] = {}
-    for place, length in zip(*np.polynomial.legendre.leggauss(nodes), strict=True):
-        shares = _Shares(float(place + 1) / 2)
-        with torch.enable_grad(), substitute(sites, shares):
-            gradients = torch.autograd.grad(predict().float().sum(), list(shares.of_site.values()))
-        for name, gradient in zip(shares.of_site, gradients, strict=True):
-            part = gradient.float() * float(length / 2)
-            summed[name] = summed[name] + part if name in summed else part
-    return summed

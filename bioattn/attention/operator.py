@@ -69,15 +69,21 @@ def attend(
         plain = mask is None and bias is None and listener is None
         if plain and isinstance(score, DotScore) and (queries == keys or queries == 1):
             return _fused_kernel(score.fused_form(query, key), value, None, causal=queries > 1)
-        if queries > 1:  # a single one is the last position: no key is behind it
-            earlier = _earlier(query, key, null_key=site is not None and site.null_key)
+        if (
+            queries > 1
+        ):  # a single one is the last position: no key is behind it, as a null key is behind none
+            null_key = int(site is not None and site.null_key)
+            earlier = query.new_ones(queries, keys - null_key, dtype=torch.bool).tril(
+                keys - null_key - queries
+            )
+            earlier = F.pad(earlier, (0, null_key), value=True)
             mask = earlier if mask is None else mask & earlier
     if listener is not None:
         assert site is not None
         form = score.fused_form(query, key)
         if listener.over_rows(site) and form is not None and kernels.fits(form, value, mask, bias):
             attended, maps = kernels.attend(form, value, mask, bias, listener.over_rows(site))
-            listener.receive_reduced(site, maps, tile, len(query))
+            listener.receiver.receive_reduced(site, maps, tile, len(query))
             return attended
         weights, attended = _attend_and_keep(query, key, value, score, mask, bias)
         others = substituted(site, weights, tile)
@@ -92,9 +98,18 @@ def attend(
         # which beside a logit of -1e30 is lost: each of K masked keys would weigh 1 and not 1 / K.
         some_row_is_empty = mask is not None and not bool(mask.any(-1).all())
         if cpu.on_cpu(query) and (some_row_is_empty or (bias is not None and bias.requires_grad)):
-            learned = _attend_and_learn(query, key, value, score, mask, bias)
-            if learned is not None:
-                return learned
+            # In the CPU's pieces, where torch's kernel has no gradients (bias, row without keys).
+            form = score.fused_form(query, key)
+            if (
+                form is not None
+                and form.bias is None
+                and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
+            ):
+                learned = attend_and_learn_on_cpu(
+                    form.query, form.key, value, scale=form.scale, mask=mask, bias=bias
+                )
+                if learned is not None:
+                    return learned
         if some_row_is_empty:
             return _softmax(query, key, score, mask, bias) @ value
     return _attend_fused(query, key, value, score, mask, bias)
@@ -113,16 +128,6 @@ def _attend_and_keep(
             return kept, attended
     weights = _softmax(query, key, score, mask, bias)
     return weights, weights @ value
-
-
-def _attend_and_learn(
-    query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
-) -> Tensor | None:
-    """Attention with gradients in the CPU's pieces, where torch's kernel has none (bias, row without keys)."""
-    form = score.fused_form(query, key)
-    if form is None or form.bias is not None or not query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
-        return None
-    return attend_and_learn_on_cpu(form.query, form.key, value, scale=form.scale, mask=mask, bias=bias)
 
 
 def attention_weights(
@@ -162,13 +167,6 @@ def _offset(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Ten
     masked = torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, masked_logit(dtype))
     # Added, not chosen: the gradient of a row without keys reaches the bias, as it does in AlphaFold.
     return masked if bias is None else bias.to(dtype) + masked
-
-
-def _earlier(query: Tensor, key: Tensor, *, null_key: bool) -> Tensor:
-    """Which keys are not behind a query, bool (Q, K); a null key, the last one, is behind none."""
-    queries, keys = query.shape[-2], key.shape[-2] - null_key
-    earlier_QK = query.new_ones(queries, keys, dtype=torch.bool).tril(keys - queries)
-    return F.pad(earlier_QK, (0, int(null_key)), value=True)
 
 
 def _attend_and_learn_compiled(

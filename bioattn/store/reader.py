@@ -418,10 +418,8 @@ class Attention(Results):
         Raises: BioattnError for what the file does not hold, or where a site or sample must be named.
         """
         if site is None and len(self.sites) != 1:
-            names = ", ".join(self.sites)
-            raise BioattnError(
-                f"{self.path}: holds {f'several sites; name one: {names}' if names else 'no site'}"
-            )
+            held = f"several sites; name one: {', '.join(self.sites)}" if self.sites else "no site"
+            raise BioattnError(f"{self.path}: holds {held}")
         info, samples = self._info(site or next(iter(self.sites))), self._named(samples)
         if samples is None and info.layout.ragged and len(self._contents.samples) == 1:
             samples = self._contents.samples.ids[0]
