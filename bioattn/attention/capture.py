@@ -54,7 +54,7 @@ Substitution: TypeAlias = Callable[[AttentionSite, Tensor, Tile | None], Tensor]
 """Says which weights (..., Q, K) a site uses instead of its own, which are as the layer would use them, with
 `site.null_key` the null key's last; not to be changed in place."""
 ValueReceiver: TypeAlias = Callable[[AttentionSite, Tensor], None]
-"""Takes the values (..., K, V) of one site for one batch as they are weighted, detached, without the null key's."""
+"""Takes the values (..., K, V) of one site for one batch as they are weighted, detached, without the null key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

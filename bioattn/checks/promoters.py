@@ -417,9 +417,7 @@ def mean_over_promoters(values_BT: Floats) -> Statistic:
 
 def key_edges(predictor: Predictor) -> tuple[int, ...]:
     """The P + 1 edges of the positions that a checkable model attends to."""
-    edges = predictor.runner.sites[map_sites(predictor)[0]].key_edges
-    assert edges is not None
-    return edges
+    return tuple(predictor.runner.sites[map_sites(predictor)[0]].key_edges)
 
 
 def read_weights(predictor: Predictor, codes_BL: Codes) -> MapSums:

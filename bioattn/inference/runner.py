@@ -27,7 +27,6 @@ from torch import Tensor, nn
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
-from bioattn.promoters.treatments import TreatmentTable
 
 Codes: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float64]
@@ -75,68 +74,24 @@ def with_ability(runner: Runner, method: str, deed: str, option: str = "") -> An
 # --- sequences in, one response per task out ---------------------------------------------------------------------
 
 
-class Predictor(Protocol):
-    """A model and the T tasks (treatments) it is asked for."""
+Predictor: TypeAlias = Any
+"""A model and the T tasks (treatments) it is asked for. It has `runner`, `names`, `batch_size` and
+`mutant_batch_size` (samples per forward pass that keep every tensor small), `digest()` (SHA-256 of the tasks as
+the model takes them) and
 
-    @property
-    def runner(self) -> "ResponseRunner": ...
+- `chosen(tasks)`: the same model asked for some of the tasks, by their numbers from 0;
+- `forward(codes_BL, letters_BLA=None)`: responses (B, T), float32; logits of a binary model. letters_BLA: read
+  instead of the letters of the codes, and differentiable; the codes still say which are known;
+- `fast_mutants(batch_size)`: what computes responses of single mutants with less work than a forward pass for
+  each, some at a time; None without such a way. Its `answers(codes_L, position_M, base_M)` takes the letters at
+  ascending positions (from 0) of one sequence, and yields numbers of mutants and their responses (those, T)."""
+ResponseRunner: TypeAlias = Any
+"""A `Runner` that predicts responses of sequences, one per task. It has `length` (letters of a window), `task`
+(`regression` or `binary`), `treatments` (of the training, a `TreatmentTable`) and
 
-    @property
-    def names(self) -> Sequence[str]: ...
-
-    @property
-    def batch_size(self) -> int:
-        """Samples per forward pass that keep every tensor small."""
-
-    @property
-    def mutant_batch_size(self) -> int:
-        """The same for single mutants of one sample."""
-
-    def digest(self) -> str:
-        """SHA-256 of the tasks as the model takes them."""
-
-    def chosen(self, tasks: Sequence[int]) -> "Predictor":
-        """The same model asked for some of the tasks, by their numbers from 0."""
-
-    def forward(self, codes_BL: Tensor, letters_BLA: Tensor | None = None) -> Tensor:
-        """Responses (B, T), float32; logits of a binary model.
-
-        letters_BLA: read instead of the letters of `codes_BL` and differentiable; the codes still say which are
-        known.
-        """
-
-    def fast_mutants(self, batch_size: int) -> Any:
-        """What computes responses of single mutants with less work than a forward pass for each, some at a time;
-        None without such a way. Its `answers(codes_L, position_M, base_M)` takes the letters at ascending
-        positions (from 0) of one sequence, and yields numbers of mutants and their responses (those, T)."""
-
-
-class ResponseRunner(Runner, Protocol):
-    """A runner that predicts responses of sequences, one per task."""
-
-    @property
-    def length(self) -> int:
-        """Letters of a window."""
-
-    @property
-    def task(self) -> str:
-        """`regression` or `binary`."""
-
-    @property
-    def treatments(self) -> TreatmentTable:
-        """The tasks of the training, with their features."""
-
-    def read(self, inputs: Any, genes: Sequence[str] = ()) -> Any:
-        """The `Promoters` of a file or in memory. genes: ids, or files of ids; none = all.
-
-        Raises: FormatError for what the model cannot take; BioattnError when nothing is there.
-        """
-
-    def predictor(self, treatments: TreatmentTable | None = None) -> Predictor:
-        """The model asked for `treatments`; None = those of the training.
-
-        Raises: BioattnError for treatments that it cannot know.
-        """
+- `read(inputs, genes=())`: the `Promoters` of a file or in memory; raises BioattnError for what the model cannot
+  take. genes: ids, or files of ids; none = all;
+- `predictor(treatments=None)`: the model asked for `treatments`; None = those of the training."""
 
 
 class BinEncoder(nn.Module):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn import __version__
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import FormatError
 from bioattn.io.files import parse_json
 from bioattn.io.hdf5 import is_hdf5, open_hdf5, other_format, put_array, set_attribute, text_attribute
 
@@ -107,8 +107,5 @@ class DatasetArrays:
 
 
 def put_metadata(file: h5py.File, metadata: dict[str, Any]) -> None:
-    """Store JSON with sorted keys as /metadata. Raises: BioattnError when it is not JSON."""
-    try:
-        put_array(file, "metadata", [json.dumps(metadata, allow_nan=False, sort_keys=True)])
-    except (TypeError, ValueError) as error:
-        raise BioattnError(f"the metadata are not plain JSON ({error})") from error
+    """Store JSON with sorted keys as /metadata."""
+    put_array(file, "metadata", [json.dumps(metadata, allow_nan=False, sort_keys=True)])

@@ -87,14 +87,14 @@ def text_attribute(holder: h5py.HLObject, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def strings(dataset: h5py.Dataset, selection: Any = ()) -> list[str]:
+def strings(dataset: h5py.Dataset) -> list[str]:
     """Text of a one-dimensional string dataset.
 
     Raises: TypeError (inside `damage_named` a FormatError) when the dataset does not hold strings.
     """
     if h5py.check_string_dtype(dataset.dtype) is None:
         raise TypeError(f"{dataset.name} holds {dataset.dtype}, not text")
-    return [str(text) for text in dataset.asstr()[selection]]
+    return [str(text) for text in dataset.asstr()[()]]
 
 
 def other_format(path: Path, kind: str, stored: object, needed: str, advice: str = "") -> FormatError:
@@ -222,20 +222,15 @@ def create_array(
     dtype: Any,
     *,
     chunks: Sequence[int] | None = None,
-    packed: bool = False,
 ) -> h5py.Dataset:
     """Create an array in chunks with checksums.
 
-    shape: of one axis or more. chunks: None = the whole array, or rows of it. packed: compressed by gzip, which
-    every HDF5 reader has.
+    shape: of one axis or more. chunks: None = the whole array, or rows of it.
     """
     dtype = np.dtype(dtype)
     if chunks is None:
         row = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
         chunks = (max(1, min(shape[0], CHUNK_BYTES // max(1, row))), *(max(1, size) for size in shape[1:]))
-    options: dict[str, Any] = (
-        {"compression": "gzip", "compression_opts": 4, "shuffle": True} if packed else {}
-    )
     # A chunk may not be larger than the array, which may have no rows, unless the array can grow.
     limit = tuple(max(size, part) for size, part in zip(shape, chunks, strict=True))
     return group.create_dataset(
@@ -246,20 +241,14 @@ def create_array(
         maxshape=limit,
         fletcher32=True,
         track_times=False,
-        **options,
     )
 
 
-def put_array(
-    group: h5py.Group, name: str, values: NDArray[Any] | Sequence[Any], *, packed: bool = False
-) -> h5py.Dataset:
-    """Store an array of one axis or more, or (nested) lists of strings, in chunks with checksums.
-
-    packed: as `create_array`.
-    """
+def put_array(group: h5py.Group, name: str, values: NDArray[Any] | Sequence[Any]) -> h5py.Dataset:
+    """Store an array of one axis or more, or (nested) lists of strings, in chunks with checksums."""
     if not isinstance(values, np.ndarray) or values.dtype.kind == "U":
         values = fixed_text(values)
-    dataset = create_array(group, name, values.shape, values.dtype, packed=packed)
+    dataset = create_array(group, name, values.shape, values.dtype)
     if values.size:
         dataset[...] = values
     return dataset

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from bioattn.choices import Reduction, WeightType
+from bioattn.choices import Reduction, WeightType, chosen, parse_heads
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
     RUNNING,
@@ -100,8 +100,6 @@ class ExportAttention(ResumableCommand):
 
     def options(self) -> "AttentionOptions":
         """What of the attention is written. Raises: SettingsError for heads or --top-k that cannot be."""
-        from bioattn.choices import parse_heads
-
         return attention_options(
             sites=self.sites or ("*",),
             heads=parse_heads(self.heads),
@@ -135,34 +133,22 @@ class AttentionKeywords(TypedDict, total=False):
     reduce: str
     """`none` (if not given), `mean-heads`, `max-heads`, `top-k` (the largest `top_k` of each query), and of
     alignments `mean-rows` or `max-rows`."""
-    top_k: int
+    top_k: int | None
     """16, if not given; only with `top-k`."""
     value_weighted: bool
     """Whether to keep weights times the norm of the value that they multiply, too; not of alignments."""
 
 
-def attention_options(
-    *,
-    sites: str | Sequence[str] = "*",
-    heads: int | Sequence[int] | None = None,
-    dtype: str = "float32",
-    reduce: str = "none",
-    top_k: int | None = None,
-    value_weighted: bool = False,
-    phases: int = 1,
-) -> "AttentionOptions":
+def attention_options(phases: int = 1, **choices: Unpack[AttentionKeywords]) -> "AttentionOptions":
     """What is kept of the attention. Raises: SettingsError for a choice that is none."""
-    from bioattn.choices import chosen
     from bioattn.store.schema import AttentionOptions
 
-    if top_k is not None and reduce != Reduction.TOP_K:
+    given: dict[str, Any] = {name: value for name, value in choices.items() if value is not None}
+    if "top_k" in given and given.get("reduce") != Reduction.TOP_K:
         raise SettingsError("--top-k is for --reduce top-k; say that too, or leave it out")
-    return AttentionOptions(
-        sites=(sites,) if isinstance(sites, str) else tuple(sites),
-        heads=(heads,) if isinstance(heads, int) else heads if heads is None else tuple(heads),
-        dtype=chosen(WeightType, "dtype", dtype),
-        reduce=chosen(Reduction, "reduce", reduce),
-        top_k=16 if top_k is None else top_k,
-        value_weighted=value_weighted,
-        phases=phases,
-    )
+    for name in {"sites", "heads"} & given.keys():
+        given[name] = (given[name],) if isinstance(given[name], str | int) else tuple(given[name])
+    for name, kind in {"dtype": WeightType, "reduce": Reduction}.items():
+        if name in given:
+            given[name] = chosen(kind, name, given[name])
+    return AttentionOptions(**given, phases=phases)

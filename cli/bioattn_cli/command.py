@@ -133,7 +133,22 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
         try:
             with pipes_as_files(own if is_alone else (), arguments) as readable:
                 done = function(reporter, **filled(declared, readable)) or RunReport(outputs=())
-                _write_record(done, reporter.command, own, readable, began)
+                inputs: dict[str, Path] = {}
+                for one in own:
+                    name = one.name if one.said.recorded is None else one.said.recorded
+                    for number, path in enumerate(_paths(one, readable), start=1):
+                        if one.said.writes is None and name and not is_one_setting(path):
+                            recorded = path if path.is_file() else path / one.said.recorded_file
+                            inputs[name.format(number)] = recorded
+                output, outputs = readable.get("output"), done.outputs
+                if outputs is None:
+                    outputs = [output] if isinstance(output, Path) and str(output) != "-" else []
+                shard = readable.get("shard")
+                figures = {**done.figures, **({} if shard is None else {"shard": shard})}
+                was_finished = figures.get("finished_before", False)
+                if outputs and not (was_finished and run_record_path(outputs[0]).exists()):
+                    seconds, inputs = time.monotonic() - began, inputs | dict(done.inputs)
+                    write_run_record(outputs, reporter.command, inputs, seconds, **figures)
         finally:
             reporter.progress.end()
         for sentence in done.sentences:
@@ -190,27 +205,3 @@ def _check(own: Sequence[Parameter], arguments: Mapping[str, Any]) -> None:
                 check_apart(path, given, option)
                 if option == "--output" and not may_replace and path.is_dir() and any(path.iterdir()):
                     raise already_there(path)
-
-
-def _write_record(
-    done: RunReport,
-    command: Sequence[str],
-    own: Sequence[Parameter],
-    arguments: Mapping[str, Any],
-    began: float,
-) -> None:
-    inputs: dict[str, Path] = {}
-    for one in own:
-        name = one.name if one.said.recorded is None else one.said.recorded
-        if one.said.writes is None and name:
-            for number, path in enumerate(_paths(one, arguments), start=1):
-                if not is_one_setting(path):
-                    inputs[name.format(number)] = path if path.is_file() else path / one.said.recorded_file
-    output, outputs = arguments.get("output"), done.outputs
-    if outputs is None:
-        outputs = [output] if isinstance(output, Path) and str(output) != "-" else []
-    figures = dict(done.figures) | ({} if arguments.get("shard") is None else {"shard": arguments["shard"]})
-    if not outputs or (figures.get("finished_before") and run_record_path(outputs[0]).exists()):
-        return
-    seconds = time.monotonic() - began
-    write_run_record(outputs, command, inputs | dict(done.inputs), seconds, **figures)
