@@ -14,14 +14,7 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import parse_records, read_with_digest
 from bioattn.inference.inputs import HELD, path_in, sequences_in
-from bioattn.io.files import (
-    OUTPUT_SUFFIXES,
-    check_apart,
-    check_output,
-    check_parent,
-    read_lines,
-    unreadable,
-)
+from bioattn.io.files import OUTPUT_SUFFIXES, check_apart, check_output, check_parent, read_lines, unreadable
 from bioattn.system.shard import parse_shard
 
 _NAMES = (

@@ -32,13 +32,7 @@ from bioattn.io.hdf5 import open_hdf5, strings, text_attribute
 from bioattn.models.running import RunReport
 from bioattn.store.contents import Held
 from bioattn.store.schema import AttentionOptions, FileLayout, Samples
-from bioattn.store.shards import (
-    SETTINGS,
-    SHARD_FILE,
-    ShardRecord,
-    read_shard_file,
-    shard_of_hdf5,
-)
+from bioattn.store.shards import SETTINGS, SHARD_FILE, ShardRecord, read_shard_file, shard_of_hdf5
 from bioattn.store.writer import ResultWriter, result_file
 from bioattn.system.shard import parse_shard
 from bioattn.system.signals import StopRequest, stop_on_signals
@@ -225,11 +219,7 @@ class _FolderRun:
         """Run the inputs into folders and one file of attention, unless all is there."""
         settings, runner = self.settings, self.runner
         output: Path = settings.attention
-        of_file = {
-            **self.decisive,
-            **asdict(options),
-            "sites": choose_sites(runner.sites, options.sites),
-        }
+        of_file = {**self.decisive, **asdict(options), "sites": choose_sites(runner.sites, options.sites)}
         layout = runner.layout(options)
         if self.record is not None:
             layout = replace(layout, shard=replace(self.record, settings=of_file))

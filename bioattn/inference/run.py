@@ -343,12 +343,7 @@ def attention_work(
         return Block(batch.samples, {**receiver.take(), **arrays})
 
     work = Work(
-        source=source,
-        noun=noun,
-        batch_size=batch_size,
-        compute=compute,
-        model=loaded.path,
-        lengths=lengths,
+        source=source, noun=noun, batch_size=batch_size, compute=compute, model=loaded.path, lengths=lengths
     )
     layout = FileLayout(
         inputs=f"{noun}s",

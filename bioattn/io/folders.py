@@ -8,14 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.io.files import (
-    aside_path,
-    check_apart,
-    check_parent,
-    final_name,
-    partial_path,
-    unwritable,
-)
+from bioattn.io.files import aside_path, check_apart, check_parent, final_name, partial_path, unwritable
 from bioattn.text import listed
 
 _SHOWN = 3

@@ -216,12 +216,7 @@ def hdf5_output(path: Path, *, new: bool = True) -> Iterator[tuple[h5py.File, Sh
 
 
 def create_array(
-    group: h5py.Group,
-    name: str,
-    shape: Sequence[int],
-    dtype: Any,
-    *,
-    chunks: Sequence[int] | None = None,
+    group: h5py.Group, name: str, shape: Sequence[int], dtype: Any, *, chunks: Sequence[int] | None = None
 ) -> h5py.Dataset:
     """Create an array in chunks with checksums.
 
@@ -234,13 +229,7 @@ def create_array(
     # A chunk may not be larger than the array, which may have no rows, unless the array can grow.
     limit = tuple(max(size, part) for size, part in zip(shape, chunks, strict=True))
     return group.create_dataset(
-        name,
-        tuple(shape),
-        dtype,
-        chunks=tuple(chunks),
-        maxshape=limit,
-        fletcher32=True,
-        track_times=False,
+        name, tuple(shape), dtype, chunks=tuple(chunks), maxshape=limit, fletcher32=True, track_times=False
     )
 
 

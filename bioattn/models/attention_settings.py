@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from bioattn.choices import Reduction, WeightType, chosen, parse_heads
 from bioattn.errors import SettingsError
-from bioattn.io.settings import (
-    RUNNING,
-    Writes,
-    argument,
-    option,
-    output_option,
-    parameters_of,
-)
+from bioattn.io.settings import RUNNING, Writes, argument, option, output_option, parameters_of
 from bioattn.models.running import ResumableCommand
 from bioattn.system.shard import parse_shard
 
@@ -77,8 +70,7 @@ class ExportAttention(ResumableCommand):
         default=WeightType.FLOAT32,
     )
     reduce: Reduction = option(
-        "Mean or maximum over heads instead of each, or the largest of each query.",
-        default=Reduction.NONE,
+        "Mean or maximum over heads instead of each, or the largest of each query.", default=Reduction.NONE
     )
     value_weighted: bool = option(
         "Also write the weights times the norm of the value that they multiply.", default=False

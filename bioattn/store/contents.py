@@ -109,9 +109,7 @@ def _plain(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_samples(
-    file: h5py.File,
-    columns: Sequence[schema.Column],
-    lists: Sequence[schema.ListColumn] = (),
+    file: h5py.File, columns: Sequence[schema.Column], lists: Sequence[schema.ListColumn] = ()
 ) -> schema.Samples:
     """The samples with these columns and lists."""
     group = file["samples"]

@@ -231,10 +231,7 @@ FILE_KINDS: Sequence[FileKind] = (
         report=lambda path: ReportInput("attribution"),
     ),
     FileKind(
-        "predictions-part",
-        "part of a table of predictions",
-        starts_with(PART_START.encode()),
-        _describe_part,
+        "predictions-part", "part of a table of predictions", starts_with(PART_START.encode()), _describe_part
     ),
     FileKind(
         "run-record",
@@ -247,12 +244,7 @@ FILE_KINDS: Sequence[FileKind] = (
         order=-1,
     ),
     FileKind(
-        "json",
-        "JSON file",
-        lambda candidate: candidate.json is not None,
-        _describe_json,
-        read_json,
-        order=1,
+        "json", "JSON file", lambda candidate: candidate.json is not None, _describe_json, read_json, order=1
     ),
     FileKind(
         "audit",

@@ -26,12 +26,7 @@ from bioattn.io.files import (
     text_output,
     unwritable,
 )
-from bioattn.io.folders import (
-    already_there,
-    replace_folder,
-    require_own_files,
-    restore_folder,
-)
+from bioattn.io.folders import already_there, replace_folder, require_own_files, restore_folder
 from bioattn.models.family import WEIGHTS
 from bioattn.models.model_folder import MODEL_CARD, model_files, read_model_config
 from bioattn.store.training_record import (

@@ -25,15 +25,7 @@ from bioattn.system.signals import StopRequest
 from bioattn.text import counted, duration
 from bioattn.training.distributed import LostProcess, Processes
 from bioattn.training.state import Position, load_state, save_state
-from bioattn.training.task import (
-    Judgement,
-    Round,
-    Step,
-    Training,
-    WeightAverage,
-    make_optimizer,
-    rounds_of,
-)
+from bioattn.training.task import Judgement, Round, Step, Training, WeightAverage, make_optimizer, rounds_of
 
 TRAINING, VALIDATION = "training_", "validation_"
 """How the columns of a history begin that make a group of curves."""

@@ -108,12 +108,7 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
 
     @wraps(function)
     def run(
-        *,
-        quiet: bool,
-        verbose: bool,
-        log_format: LogFormat,
-        typer_context: typer.Context,
-        **arguments: Any,
+        *, quiet: bool, verbose: bool, log_format: LogFormat, typer_context: typer.Context, **arguments: Any
     ) -> None:
         began = time.monotonic()
         for one in own:

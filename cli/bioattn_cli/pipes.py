@@ -57,10 +57,7 @@ def _copied(one: Parameter, stack: ExitStack, copies: dict[str, Path], value: An
         copy = copies[shown] = folder / (f"fd{stem}" if stem.isdecimal() else stem)
         try:
             stdin = getattr(sys.stdin, "buffer", None) or io.BytesIO()  # a program can be started without one
-            with (
-                copy.open("wb") as file,
-                nullcontext(stdin) if is_stdin else Path(text).open("rb") as source,
-            ):
+            with copy.open("wb") as file, nullcontext(stdin) if is_stdin else Path(text).open("rb") as source:
                 shutil.copyfileobj(source, file, 1 << 20)
         except OSError as error:
             raise unreadable(Path(shown), error) from error
