@@ -92,8 +92,14 @@ def attend(
         hand_over(site, weights, value, tile, reader)
         return attended
     if torch.is_grad_enabled() and torch.compiler.is_compiling():
-        return _attend_and_learn_compiled(query, key, value, score, mask, bias)
-    if torch.is_grad_enabled():
+        # A compiled graph cannot look whether some row has no key.
+        form = score.fused_form(query, key)
+        is_plain = form is not None and form.bias is None and query.dim() == 4
+        if form is not None and is_plain and query.is_cuda and query.shape[-1] in FLEX_CHANNELS:
+            return attend_flexibly(query, key, value, form.scale, mask, bias)
+        if mask is not None:
+            return _softmax(query, key, score, mask, bias) @ value
+    elif torch.is_grad_enabled():
         # For a row without keys the fused backward pass computes weights again from the logarithm of their sum,
         # which beside a logit of -1e30 is lost: each of K masked keys would weigh 1 and not 1 / K.
         some_row_is_empty = mask is not None and not bool(mask.any(-1).all())
@@ -167,19 +173,6 @@ def _offset(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Ten
     masked = torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, masked_logit(dtype))
     # Added, not chosen: the gradient of a row without keys reaches the bias, as it does in AlphaFold.
     return masked if bias is None else bias.to(dtype) + masked
-
-
-def _attend_and_learn_compiled(
-    query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
-) -> Tensor:
-    """With gradients inside a compiled graph, which cannot look whether some row has no key."""
-    form = score.fused_form(query, key)
-    plain = form is not None and form.bias is None and query.dim() == 4
-    if form is not None and plain and query.is_cuda and query.shape[-1] in FLEX_CHANNELS:
-        return attend_flexibly(query, key, value, form.scale, mask, bias)
-    if mask is None:
-        return _attend_fused(query, key, value, score, mask, bias)
-    return _softmax(query, key, score, mask, bias) @ value
 
 
 FLEX_CHANNELS = (16, 32, 64, 128)

@@ -20,13 +20,15 @@ _PREFIXES = ("module.", "model.")
 _POINTER = b"version https://git-lfs"
 
 
-def load_checkpoint(path: Path) -> Any:
-    """The checkpoint with its tensors left on the disk where its format allows it; never unpickles objects.
+def load_state_dict(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint by name, out of whatever a training program wrapped them in; left on the disk
+    where its format allows it. Never unpickles objects.
 
-    Raises: FormatError when it holds other objects or is damaged; BioattnError when the system does not open it.
+    Raises: FormatError when it holds other objects or no named tensors, or is damaged; BioattnError when the
+    system does not open it.
     """
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except pickle.UnpicklingError as error:
         if (named := re.search(r"GLOBAL (\S+)", str(error))) is None:
             raise damaged(path, "damaged or not a PyTorch checkpoint") from error
@@ -41,14 +43,6 @@ def load_checkpoint(path: Path) -> Any:
     except Exception as error:  # whatever damaged bytes lead the unpickler to
         reason = (str(error).splitlines() or ["no reason given"])[0]
         raise FormatError(f"{path}: damaged or not a PyTorch checkpoint ({reason})") from error
-
-
-def load_state_dict(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a checkpoint by name, out of whatever a training program wrapped them in.
-
-    Raises: as `load_checkpoint`; FormatError when there are no named tensors.
-    """
-    content = load_checkpoint(path)
     while isinstance(content, Mapping):
         inner = next((content[key] for key in _CONTAINERS if isinstance(content.get(key), Mapping)), None)
         if inner is None:

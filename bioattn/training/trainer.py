@@ -182,8 +182,15 @@ class Trainer:
         position.round_loss += loss
         position.step += 1
         self.average.update(model, step.number + 1)
-        place = {"epoch": f"{position.round + 1}/{len(self.rounds)}"} if task.counts == "epoch" else {}
-        self.progress.advance(1, **place, loss=position.round_loss / position.step, **self._best_figure())
+        beside: dict[str, float | str] = {"loss": position.round_loss / position.step}
+        if task.counts == "epoch":
+            beside = {"epoch": f"{position.round + 1}/{len(self.rounds)}", **beside}
+        if position.best_score is not None:
+            # The figure that tables show. Counted from the end: the history may begin with a row for the start.
+            key, name = [("", task.metric), *task.shown.items()][-1]
+            best = position.history[position.best_round - position.round]
+            beside[f"best {name}"] = best.get(f"validation_{key}", position.best_score)
+        self.progress.advance(1, **beside)
 
     def _begin_stage(self) -> None:
         """A new optimiser and a new average, which starts from the model's weights."""
@@ -265,18 +272,6 @@ class Trainer:
         self.progress.note(
             f"trained to {self._count_word(position.round)} in {duration(seconds)}{early}; {kept}"
         )
-
-    def _best_figure(self) -> dict[str, float]:
-        """The figure of the best round so far that tables show, to stand beside the bar."""
-        position, task = self.position, self.task
-        if position.best_score is None:
-            return {}
-        key, name = [("", task.metric), *task.shown.items()][-1]
-        # Counted from the end: the history may begin with a row for the start.
-        value = position.history[position.best_round - position.round].get(
-            f"validation_{key}", position.best_score
-        )
-        return {f"best {name}": value}
 
     def _count_word(self, rounds: int) -> str:
         """The end of the first `rounds` rounds: `epoch 3` or `step 1,200`."""
