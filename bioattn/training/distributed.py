@@ -21,6 +21,7 @@ from bioattn.system.device import launch
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest
 from bioattn.training.state import Position, job_differences
+from bioattn.training.task import AdamW
 
 LOGGER = logging.getLogger("bioattn")
 Value = TypeVar("Value")
@@ -99,7 +100,7 @@ class Processes:
         return cast(Tensor, total[0])
 
     def share_state(
-        self, position: Position, model: nn.Module, average: nn.Module, optimizer: torch.optim.Optimizer
+        self, position: Position, model: nn.Module, average: nn.Module, optimizer: AdamW
     ) -> Position:
         """Give all processes the first one's weights, optimiser state and position. Raises: LostProcess."""
         state: Any = None

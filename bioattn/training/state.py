@@ -19,6 +19,7 @@ from torch import Tensor
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.checkpoint import DAMAGE, open_safetensors
 from bioattn.io.files import atomic_output
+from bioattn.training.task import AdamW
 
 Job = dict[str, Any]
 _LONGEST_VALUE = 40
@@ -89,14 +90,13 @@ def save_state(
     model: torch.nn.Module,
     average: torch.nn.Module,
     best: dict[str, Tensor],
-    optimizer: torch.optim.Optimizer,
+    optimizer: AdamW,
 ) -> None:
     """Write the state of job `job` (data and settings, `bioattn.training.state`) atomically."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"average.{name}": tensor for name, tensor in average.state_dict().items()}
     tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
-    for index, entry in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in entry.items()}
+    tensors |= {f"optimizer.{name}": tensor for name, tensor in optimizer.state_dict().items()}
     # safetensors refuses tensors that share memory, and the file is the same from every device.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     metadata = {"job": json.dumps(job), "position": json.dumps(asdict(position))}
@@ -111,7 +111,7 @@ def load_state(
     job: Mapping[str, Any],
     model: torch.nn.Module,
     average: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: AdamW,
 ) -> tuple[Position, dict[str, Tensor]]:
     """Put the saved weights into `model`, `average` and `optimizer`; return the position and the best weights.
 
@@ -141,12 +141,7 @@ def load_state(
         )
     model.load_state_dict(_part(tensors, "model."))
     average.load_state_dict(_part(tensors, "average."))
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in _part(tensors, "optimizer.").items():
-        index, entry = name.split(".", 1)
-        state.setdefault(int(index), {})[entry] = tensor
-    groups: list[dict[str, Any]] = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    optimizer.load_state_dict(_part(tensors, "optimizer."))
     return position, _part(tensors, "best.")
 
 

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from bioattn.io.files import sha256_of
 from bioattn.io.settings import build
@@ -44,20 +45,59 @@ def set_seed(seed: int) -> None:
         torch.default_generator.manual_seed(seed)
 
 
-def make_optimizer(
-    model: nn.Module, *, weight_decay: float, betas: tuple[float, float]
-) -> torch.optim.Optimizer:
+class AdamW:
     """AdamW (Loshchilov & Hutter 2019) that lets matrices and filters decay, not biases and norms.
 
-    The learning rate is set before each update.
+    `torch.optim.AdamW` does the same, but imports torch's compiler when it is made, which takes a second.
     """
-    learning = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in learning if p.dim() > 1]
-    others = [p for p in learning if p.dim() <= 1]
-    return torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}],
-        betas=betas,
-    )
+
+    def __init__(self, model: nn.Module, *, weight_decay: float, betas: tuple[float, float]) -> None:
+        self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self.weight_decay, self.betas = weight_decay, betas
+        self.moments: dict[str, dict[str, Tensor]] = {}
+        """Of the weights that have had a gradient."""
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> None:
+        """Change the weights that have a gradient."""
+        for decaying in (True, False):
+            names = [
+                name
+                for name, weight in self.weights.items()
+                if weight.grad is not None and (weight.dim() > 1) == decaying
+            ]
+            for name in names:
+                if name not in self.moments:
+                    mean, square = (torch.zeros_like(self.weights[name]) for _ in range(2))
+                    self.moments[name] = {"mean": mean, "square": square, "step": torch.tensor(0.0)}
+            moments = [self.moments[name] for name in names]
+            adamw(
+                [self.weights[name] for name in names],
+                [gradient for name in names if (gradient := self.weights[name].grad) is not None],
+                [each["mean"] for each in moments],
+                [each["square"] for each in moments],
+                [],
+                [each["step"] for each in moments],
+                amsgrad=False,
+                beta1=self.betas[0],
+                beta2=self.betas[1],
+                lr=learning_rate,
+                weight_decay=self.weight_decay if decaying else 0.0,
+                eps=1e-8,
+                maximize=False,
+            )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The moments, as `NAME OF THE WEIGHT.mean`, `….square` and `….step`."""
+        return {f"{name}.{key}": value for name, each in self.moments.items() for key, value in each.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take moments up again, on the device of the weights."""
+        self.moments = {}
+        for path, value in state.items():
+            name, _, key = path.rpartition(".")
+            where = "cpu" if key == "step" else self.weights[name].device
+            self.moments.setdefault(name, {})[key] = value.to(where, copy=True)
 
 
 class WeightAverage:

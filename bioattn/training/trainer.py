@@ -25,7 +25,7 @@ from bioattn.system.signals import StopRequest
 from bioattn.text import counted, duration
 from bioattn.training.distributed import LostProcess, Processes
 from bioattn.training.state import Position, load_state, save_state
-from bioattn.training.task import Judgement, Round, Step, Training, WeightAverage, make_optimizer, rounds_of
+from bioattn.training.task import AdamW, Judgement, Round, Step, Training, WeightAverage, rounds_of
 
 TRAINING, VALIDATION = "training_", "validation_"
 """How the columns of a history begin that make a group of curves."""
@@ -159,9 +159,7 @@ class Trainer:
             model.load_state_dict(self.average.model.state_dict())
             self._begin_stage()
         model.train()
-        for group in self.optimizer.param_groups:
-            group["lr"] = step.stage.rate(step.number)
-        self.optimizer.zero_grad(set_to_none=True)
+        model.zero_grad()
         reported = []
         # Made one at a time: each part keeps what its backward pass needs until that is done.
         for part in task.parts(step, processes.shard):
@@ -172,7 +170,7 @@ class Trainer:
             own = torch.stack(reported).sum() if reported else torch.zeros((), device=device)
             reported = [processes.sum_gradients(model, own, self.stop)]
         torch.nn.utils.clip_grad_norm_(model.parameters(), task.training.gradient_clip)
-        self.optimizer.step()
+        self.optimizer.step(step.stage.rate(step.number))
         loss = sum(float(loss) for loss in reported)
         if not math.isfinite(loss):
             raise BioattnError(
@@ -195,7 +193,7 @@ class Trainer:
     def _begin_stage(self) -> None:
         """A new optimiser and a new average, which starts from the model's weights."""
         model, training = self.task.model, self.task.training
-        self.optimizer = make_optimizer(model, weight_decay=training.weight_decay, betas=self.task.betas)
+        self.optimizer = AdamW(model, weight_decay=training.weight_decay, betas=self.task.betas)
         self.average = WeightAverage(model, training.average_decay)
 
     def _finish_round(self, current: Round | None) -> None:
