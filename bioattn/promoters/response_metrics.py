@@ -20,7 +20,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from bioattn.choices import Task
 from bioattn.errors import BioattnError
@@ -89,6 +88,8 @@ def pearson_per_gene(truth: ArrayLike, prediction: ArrayLike) -> Floats:
 
 def spearman(truth: ArrayLike, prediction: ArrayLike) -> Floats:
     """Spearman rank correlation over genes, per treatment, ties given their mean rank: shape=(treatments,)."""
+    from scipy.stats import rankdata  # takes most of a second, and `inspect` needs this module
+
     truth_GT, prediction_GT = checked(truth, prediction)
     measured_GT = ~np.isnan(truth_GT)
     unanswered_T = (measured_GT & np.isnan(prediction_GT)).any(axis=0)
