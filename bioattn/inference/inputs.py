@@ -10,8 +10,9 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.nucleotides import UNKNOWN, decode
 from bioattn.io.settings import DECLARED, require_limits
+from bioattn.store.schema import Rows, Samples, taken
 
 LOGGER = logging.getLogger("bioattn")
 HELD = Path("the sequences")
@@ -247,3 +249,24 @@ def _codes(inputs: Any) -> NDArray[np.uint8] | None:
     if not codes_NL.size:
         raise FormatError(f"{HELD}: there are none")
     return codes_NL
+
+
+@dataclass(frozen=True)
+class Source:
+    """Samples in memory. A batch of them is a part."""
+
+    items: Any
+    samples: Samples
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.items)
+
+    def part(self, rows: Rows) -> Self:
+        """Some samples alone."""
+        return replace(self, items=taken(self.items, rows), samples=self.samples.part(rows))
+
+    def batches(self, size: int) -> Iterator[Self]:
+        """All samples in order, `size` at a time; the last batch may be smaller."""
+        for first in range(0, self.num_samples, size):
+            yield self.part(slice(first, first + size))

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.nucleotides import LETTERS, encode
-from bioattn.inference.inputs import HELD, path_in, sequences_in
-from bioattn.inference.run import Source
+from bioattn.inference.inputs import HELD, Source, path_in, sequences_in
 from bioattn.io.files import sha256_of
 from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from bioattn.attention.capture import capture
 from bioattn.errors import Interrupted
 from bioattn.inference.attention_receiver import BatchReceiver
+from bioattn.inference.inputs import Source
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.runner import Runner
 from bioattn.io.files import partial_path, require_free_space
@@ -36,7 +37,6 @@ from bioattn.store.schema import (
     GroupLayout,
     ListColumn,
     Rows,
-    Samples,
     site_layout,
     taken,
 )
@@ -53,27 +53,6 @@ LOGGER = logging.getLogger("bioattn")
 _LONG_MINUTES = 30
 """Runs of more are told how to bound what a killed process loses."""
 _TRIAL_SECONDS = 20
-
-
-@dataclass(frozen=True)
-class Source:
-    """Samples in memory. A batch of them is a part."""
-
-    items: Any
-    samples: Samples
-
-    @property
-    def num_samples(self) -> int:
-        return len(self.items)
-
-    def part(self, rows: Rows) -> Self:
-        """Some samples alone."""
-        return replace(self, items=taken(self.items, rows), samples=self.samples.part(rows))
-
-    def batches(self, size: int) -> Iterator[Self]:
-        """All samples in order, `size` at a time; the last batch may be smaller."""
-        for first in range(0, self.num_samples, size):
-            yield self.part(slice(first, first + size))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from bioattn.choices import Reduction, require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.rr import SMALLEST, ranked_pairs, write_rr
 from bioattn.interpret.alignment_maps import read_protein, require_residues, residue_map, self_attention
+from bioattn.interpret.file_kinds import REGRESSION_FORMAT
 from bioattn.io.files import json_result, text_output, write_json
 from bioattn.store.reader import Attention, SiteInfo, open_attention
 from bioattn.structures.contacts import (
@@ -41,11 +42,10 @@ from bioattn.structures.contacts import (
     mean_scores,
 )
 from bioattn.system.progress import SILENT, Progress, watched
-from bioattn.text import listed, some
+from bioattn.text import listed
 
 LOGGER = logging.getLogger("bioattn")
 
-REGRESSION_FORMAT = "bioattn-contact-regression"
 REGRESSION_VERSION = 1
 
 
@@ -82,18 +82,6 @@ def read_regression(path: Path) -> ContactRegression:
     with json_result(path, REGRESSION_FORMAT, REGRESSION_VERSION, command) as content:
         del content["generated_by"]
         return ContactRegression(**content)
-
-
-def describe_regression(path: Path) -> dict[str, Any]:
-    """The main figures of a regression. Raises: FormatError when it is damaged."""
-    regression = read_regression(path)
-    return {
-        "model_sha256": regression.model_sha256,
-        "proteins": some(regression.proteins),
-        "sites": len(regression.weights),
-        "heads": sum(map(len, regression.weights.values())),
-        "heads_in_use": regression.num_heads_used,
-    }
 
 
 MAX_STEPS = 5000

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bioattn.interpret.contacts import REGRESSION_FORMAT, describe_regression
 from bioattn.interpret.design_record import DESIGNS_FORMAT, DesignsCheck
 from bioattn.interpret.response_curve import FORMAT as CURVE_FORMAT
 from bioattn.interpret.response_curve import ResponseCurves
@@ -25,6 +24,7 @@ STRANDS = {"+": "plus", "-": "minus"}
 MEME, MOTIFS, TREATMENTS, EDGES, LOGOS = "motifs.meme", "motifs.tsv", "treatments.tsv", "edges.tsv", "logos"
 HEADS, PRUNING = "heads.tsv", "pruning.tsv"
 ANNDATA_FORMAT = "bioattn-anndata"
+REGRESSION_FORMAT = "bioattn-contact-regression"
 SEQUENCES, GENES = "sequences.npz", "genes.tsv"
 _UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
 _LONGEST_NAME = 80
@@ -136,6 +136,19 @@ def _describe_anndata(path: Path) -> dict[str, Any]:
         }
 
 
+def _describe_regression(path: Path) -> dict[str, Any]:
+    from bioattn.interpret.contacts import read_regression  # with SciPy and Biopython, which take long
+
+    regression = read_regression(path)
+    return {
+        "model_sha256": regression.model_sha256,
+        "proteins": some(regression.proteins),
+        "sites": len(regression.weights),
+        "heads": sum(map(len, regression.weights.values())),
+        "heads_in_use": regression.num_heads_used,
+    }
+
+
 def _describe_designs(path: Path) -> dict[str, Any]:
     check = DesignsCheck.read(path)
     return {"verdict": check.code, "sentences": list(check.sentences), **check.settings}
@@ -196,7 +209,7 @@ FILE_KINDS: Sequence[FileKind] = (
         name="contact-regression",
         title="contact regression of attention heads",
         matches=json_object(REGRESSION_FORMAT),
-        describe=describe_regression,
+        describe=_describe_regression,
         read=read_json,
     ),
 )

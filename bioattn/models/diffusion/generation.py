@@ -14,7 +14,8 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import FastaRecord, format_record, read_fasta
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
-from bioattn.inference.run import ResultFile, Source, Work, run_work
+from bioattn.inference.inputs import Source
+from bioattn.inference.run import ResultFile, Work, run_work
 from bioattn.io.files import read_lines, sha256_of, text_output
 from bioattn.models.diffusion.family import PromoterGeneration
 from bioattn.models.diffusion.model import STEP

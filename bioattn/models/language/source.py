@@ -14,8 +14,7 @@ from torch import Tensor
 from bioattn.choices import PositionEncoding
 from bioattn.errors import FormatError, SettingsError
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS, are_nucleotides, count_nucleotides
-from bioattn.inference.inputs import HELD, path_in, sequences_in
-from bioattn.inference.run import Source
+from bioattn.inference.inputs import HELD, Source, path_in, sequences_in
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS

@@ -18,9 +18,9 @@ from torch import Tensor
 from bioattn.attention.site import Axis
 from bioattn.choices import Task
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.inputs import HELD, python_call, sequences_in
+from bioattn.inference.inputs import HELD, Source, python_call, sequences_in
 from bioattn.inference.passes import finite_results, require_finite
-from bioattn.inference.run import Source, Work, attention_work, write_attention_file
+from bioattn.inference.run import Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
 from bioattn.models.attention_settings import (
     ONLY_PROMOTERS,

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.fasta import format_record
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.inputs import Inputs, python_call
-from bioattn.inference.run import Source, Work, attention_work, write_attention_file
+from bioattn.inference.inputs import Inputs, Source, python_call
+from bioattn.inference.run import Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
 from bioattn.models.attention_settings import (
     ONLY_PROMOTERS,

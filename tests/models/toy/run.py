@@ -12,8 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 from bioattn.attention.site import Axis
 from bioattn.errors import FormatError
 from bioattn.formats.nucleotides import encode
-from bioattn.inference.inputs import path_in, sequences_in
-from bioattn.inference.run import Source, attention_work, write_attention_file
+from bioattn.inference.inputs import Source, path_in, sequences_in
+from bioattn.inference.run import attention_work, write_attention_file
 from bioattn.io.files import read_lines, text_output
 from bioattn.models.model_folder import LoadedModel
 from bioattn.models.model_kind import model_kind
