@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import bioattn
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.models.language.config import Shape
 from bioattn.models.language.model import LanguageModel
 from tests.making import bioattn as command
@@ -44,6 +44,12 @@ def test_tables_are_those_of_the_commands(folder):
     scores = model.score_variants(SEQUENCES, folder / "variants.tsv")
     variants = pd.read_csv(folder / "variants.out.tsv", sep="\t")
     pd.testing.assert_frame_equal(scores, variants, atol=1e-5)
+    pd.testing.assert_frame_equal(model.score_variants(SEQUENCES, variants[["mutant", "sequence"]]), scores)
+    of_one = scores[scores["sequence"] == "one"]
+    again = model.score_variants({"one": SEQUENCES["one"]}, list(of_one["mutant"]))
+    pd.testing.assert_frame_equal(again, of_one.reset_index(drop=True))
+    with pytest.raises(FormatError, match=r"variants:2: .*write old letter"):
+        model.score_variants({"one": SEQUENCES["one"]}, [of_one["mutant"].iloc[0], "p.Val1"])
     with h5py.File(folder / "embeddings.h5") as file:
         np.testing.assert_allclose(model.embed(folder / "x.fa"), file["values"], atol=1e-6)
     with pytest.warns(UserWarning, match="the sequences: none: no word that the model could be asked for"):

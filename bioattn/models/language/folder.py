@@ -109,22 +109,33 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
             return _table(table_header(self, wanted.score), rows).set_index("id")
 
     def score_variants(
-        self, inputs: Inputs, variants: Path | str, *, score: str = "masked", window: int | None = None
+        self,
+        inputs: Inputs,
+        variants: "Path | str | pd.DataFrame | Sequence[str]",
+        *,
+        score: str = "masked",
+        window: int | None = None,
     ) -> "pd.DataFrame":
         """Score substitutions: ln of how much likelier a mutant is than the sequence.
 
-        variants: a table with the columns sequence and mutant, such as H24C. score: whether an encoder reads the
-        sequence with the words that differ masked, or as it is (`one-pass`). Raises: as `predict`; FormatError for
-        mutants of other sequences.
+        variants: a table with the columns sequence and mutant, such as H24C, or its path; of one sequence a list
+        of mutants. score: whether an encoder reads the sequence with the words that differ masked, or as it is
+        (`one-pass`). Raises: as `predict`; FormatError for mutants of other sequences.
         """
         from bioattn.models.language.tables import read_source, variant_table, warn_of_missing
 
         how = chosen(Score, "score", score)
         with python_call(ExportAttention, window=window):
             source, most = read_source(self, inputs, window)
-            header, scored, _ = variant_table(self, inputs, source, most, Path(variants), how)
+            given = Path(variants) if isinstance(variants, str) else variants
+            header, scored, _ = variant_table(self, inputs, source, most, given, how)
             rows = list(scored)
-            warn_of_missing(self, variants, [f"{row[0]} {row[1]}" for row in rows if None in row], how)
+            warn_of_missing(
+                self,
+                given if isinstance(given, Path) else "variants",
+                [f"{row[0]} {row[1]}" for row in rows if None in row],
+                how,
+            )
             return _table(header, rows)
 
     def embed(

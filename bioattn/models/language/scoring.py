@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, MapTiles, Tile
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.tables import open_table
+from bioattn.formats.tables import TableReader, open_table
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.models.language.config import Pool, Score, Shape
 from bioattn.models.language.folder import LoadedLanguageModel
@@ -34,6 +34,9 @@ from bioattn.models.language.source import TokenSource, Window, windows
 from bioattn.models.language.windows import padded
 from bioattn.sequences.vocabulary import CLS, MASK, PAD, UNKNOWN, Vocabulary
 from bioattn.store.training_record import TRAINING_RECORD
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TOKENS_AT_ONCE = {"cpu": 1 << 11}
 """Tokens of a forward pass by type of device: what the caches of a core hold."""
@@ -372,13 +375,24 @@ class Variant(NamedTuple):
     """File and line, for messages."""
 
 
-def read_variants(path: Path, sequences: Mapping[str, str]) -> list[Variant]:
-    """Read a table with the columns `sequence` (a name of the FASTA) and `mutant`: old letter, position from 1 and
-    new letter, such as `H24C`; several are joined by `:` or `,`. sequences: by name.
+def read_variants(
+    given: "Path | pd.DataFrame | Sequence[str]", sequences: Mapping[str, str]
+) -> list[Variant]:
+    """The mutants of a table with the columns `sequence` (a name of the FASTA) and `mutant`: old letter, position
+    from 1 and new letter, such as `H24C`; several are joined by `:` or `,`. sequences: by name.
 
-    Without a column `sequence` the FASTA must hold one sequence, which all are of.
+    given: the path of a table, a table, or mutants alone. Without a column `sequence` the FASTA must hold one
+    sequence, which all are of.
     """
-    table = open_table(path)
+    import pandas as pd
+
+    if isinstance(given, Path):
+        table = open_table(given)
+    else:
+        frame = given if isinstance(given, pd.DataFrame) else pd.DataFrame({MUTANT: list(given)})
+        rows = [(row, list(map(str, cells))) for row, cells in enumerate(frame.itertuples(index=False), 1)]
+        table = TableReader(Path("variants"), tuple(map(str, frame.columns)), 0, rows, [], iter(()))
+    path = table.path
     mutant = table.column(MUTANT, "--variants")
     named = SEQUENCE in table.header
     if not named and len(sequences) != 1:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +35,9 @@ from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import PAD
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, listed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -191,7 +194,7 @@ def variant_table(
     inputs: Any,
     source: TokenSource,
     most: int,
-    variants: Path,
+    variants: "Path | pd.DataFrame | Sequence[str]",
     score: Score = Score.MASKED,
 ) -> tuple[list[str], Iterator[list[Cell]], int]:
     """Names of the columns, a row for each mutant of a table, and how many these are.
