@@ -10,8 +10,8 @@ import torch
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.npz import npz_output
-from bioattn.io.files import atomic_output, check_apart, check_output, check_parent
-from bioattn.io.folders import atomic_folder
+from bioattn.io.files import atomic_output, check_output
+from bioattn.io.folders import check_output_folder
 from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
 from bioattn.models.evoformer.parameter_files import (
     ALPHAFOLD_PREFIX,
@@ -21,8 +21,6 @@ from bioattn.models.evoformer.parameter_files import (
 )
 from bioattn.models.evoformer.parameter_table import from_canonical, model_rows
 from bioattn.models.evoformer.run import LoadedEvoformerModel, load_evoformer_model
-from bioattn.models.family import WEIGHTS
-from bioattn.models.model_folder import model_files
 from bioattn.store.kinds import Problem
 from bioattn.system.progress import SILENT, Progress
 
@@ -42,34 +40,26 @@ def export_parameters(source: Path, output: Path, *, force: bool = False) -> int
         )
     if output.suffix:
         check_output(output, [source])
+    elif source.is_dir():
+        raise BioattnError(f"{source}: is a model folder already; give --output a name ending in .npz or .pt")
     else:
-        _check_folder(source, output, force=force)
+        check_output_folder(output, [source], force=force)
     loaded = load_evoformer_model(source, torch.device("cpu"))
-    if output.suffix == ".npz":
-        _write_alphafold(loaded, output)
-    elif output.suffix == ".pt":
-        _write_openfold(loaded, output)
+    if not output.suffix:
+        loaded.save(output, force=force)
     else:
-        with atomic_folder(output, model_files()) as folder:
-            loaded.write(folder)
+        for name in NOT_INFERRED:
+            value = getattr(loaded.config, name)
+            if value != getattr(EvoformerConfig(), name):
+                raise BioattnError(
+                    f"{loaded.path}: the model has {name} = {value}, for which AlphaFold's and OpenFold's "
+                    "parameters have no place"
+                )
+        (_write_alphafold if output.suffix == ".npz" else _write_openfold)(loaded, output)
     return sum(parameter.numel() for parameter in loaded.model.parameters())
 
 
-def _check_folder(source: Path, output: Path, *, force: bool) -> None:
-    check_parent(output)
-    check_apart(output, [source])
-    if source.is_dir():
-        raise BioattnError(f"{source}: is a model folder already; give --output a name ending in .npz or .pt")
-    is_model = (output / WEIGHTS).is_file()
-    if output.exists() and not (force and is_model):
-        raise BioattnError(
-            f"{output}: exists already; choose another --output{', or --force to replace it' * is_model}"
-        )
-
-
 def _write_alphafold(loaded: LoadedEvoformerModel, output: Path) -> None:
-    """AlphaFold's `.npz`. Raises: as `_require_published`."""
-    _require_published(loaded)
     weights = loaded.model.state_dict()
     with npz_output(output) as archive:
         for row in model_rows(loaded.config):
@@ -83,8 +73,7 @@ def _write_alphafold(loaded: LoadedEvoformerModel, output: Path) -> None:
 
 
 def _write_openfold(loaded: LoadedEvoformerModel, output: Path) -> None:
-    """A state dict with OpenFold's names. Raises: as `_require_published`, and for heads it cannot tell."""
-    _require_published(loaded)
+    """A state dict with OpenFold's names. Raises: BioattnError for heads that it cannot tell."""
     templates, usual = loaded.config.templates, TemplateConfig().attention_heads
     if templates is not None and templates.attention_heads != usual:
         raise BioattnError(
@@ -107,18 +96,6 @@ def _write_openfold(loaded: LoadedEvoformerModel, output: Path) -> None:
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from error
             raise
-
-
-def _require_published(loaded: LoadedEvoformerModel) -> None:
-    """Raises: BioattnError when the model does something that the published forms have no place for."""
-    usual = EvoformerConfig()
-    for name in NOT_INFERRED:
-        value = getattr(loaded.config, name)
-        if value != getattr(usual, name):
-            raise BioattnError(
-                f"{loaded.path}: the model has {name} = {value}, for which AlphaFold's and OpenFold's "
-                "parameters have no place"
-            )
 
 
 def describe_parameters(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -130,17 +131,38 @@ class ParameterFile:
         """Of an array as it lies in the file, in block 0 or with all blocks; None where it is not there."""
         return self._arrays.shapes.get(self.name(row))
 
-    def canonical_shape(self, row: ArrayRow) -> Shape | None:
-        """Of the array of one block; None where it is not there. Raises: FormatError for too many or few axes."""
-        shape = self.stored_shape(row)
-        if shape is None or not self._is_alphafold:
-            return shape
-        if row.blocks and not shape:
-            raise FormatError(f"{self.path}: the array {self.name(row)} has no axis of blocks")
-        try:
-            return canonical_shape(shape[1:] if row.blocks else shape, row.layout)
-        except FormatError as error:
-            raise FormatError(f"{self.path}: the array {self.name(row)} {error}") from None
+    @cached_property
+    def sizes(self) -> dict[str, Shape]:
+        """Canonical shapes of the arrays of one block, by OpenFold's names.
+
+        Raises: FormatError for too many or few axes.
+        """
+        sizes = {}
+        for row in parameter_table():
+            shape = self.stored_shape(row)
+            if shape is not None and self._is_alphafold:
+                if row.blocks and not shape:
+                    raise FormatError(f"{self.path}: the array {self.name(row)} has no axis of blocks")
+                try:
+                    shape = canonical_shape(shape[1:] if row.blocks else shape, row.layout)
+                except FormatError as error:
+                    raise FormatError(f"{self.path}: the array {self.name(row)} {error}") from None
+            if shape is not None:
+                sizes[row.openfold] = shape
+        return sizes
+
+    def size(self, name: str, axis: int = 0) -> int:
+        """Size of an array by OpenFold's name. Raises: FormatError where the array or its axis is not there."""
+        stored = self.name(next(row for row in parameter_table() if row.openfold == name))
+        if name not in self.sizes:
+            raise FormatError(f"{self.path}: the array {stored} is missing from {self.kind}")
+        if axis >= len(shape := self.sizes[name]):
+            raise FormatError(f"{self.path}: the array {stored} has shape {shape}, it lacks an axis")
+        return shape[axis]
+
+    def has(self, prefix: str) -> bool:
+        """Whether the file has an array of a part of the model."""
+        return any(name.startswith(prefix) for name in self.sizes)
 
     def num_blocks(self, stack: str) -> int:
         """How many blocks the stack has whose arrays begin with `stack` in OpenFold's names."""
@@ -236,29 +258,6 @@ _BLOCK = "evoformer.blocks.{block}."
 _EXTRA_BLOCK = "extra_msa_stack.blocks.{block}."
 
 
-class _Sizes:
-    """Sizes of a file's arrays by OpenFold's names."""
-
-    def __init__(self, file: ParameterFile) -> None:
-        self.file = file
-        self.rows = {row.openfold: row for row in parameter_table()}
-        shapes = ((name, file.canonical_shape(row)) for name, row in self.rows.items())
-        self._shapes = {name: shape for name, shape in shapes if shape is not None}
-
-    def __call__(self, name: str, axis: int = 0) -> int:
-        """Raises: FormatError where the array or its axis is not there."""
-        shape, stored = self._shapes.get(name), self.file.name(self.rows[name])
-        if shape is None:
-            raise FormatError(f"{self.file.path}: the array {stored} is missing from {self.file.kind}")
-        if axis >= len(shape):
-            raise FormatError(f"{self.file.path}: the array {stored} has shape {shape}, it lacks an axis")
-        return shape[axis]
-
-    def has(self, prefix: str) -> bool:
-        """Whether the file has an array of a part of the model."""
-        return any(name.startswith(prefix) for name in self._shapes)
-
-
 def infer_config(file: ParameterFile, num_structure_layers: int | None = None) -> EvoformerConfig:
     """The config of the model a parameter file belongs to.
 
@@ -267,27 +266,27 @@ def infer_config(file: ParameterFile, num_structure_layers: int | None = None) -
     Raises: FormatError naming the array that is missing or has an impossible shape; BioattnError when layers are
     asked for and there is no structure module.
     """
-    sizes = _Sizes(file)
-    structure = _structure_config(sizes) if sizes.has("structure_module.") else None
+    size = file.size
+    structure = _structure_config(file) if file.has("structure_module.") else None
     if num_structure_layers is not None:
         if structure is None:
             raise BioattnError(f"{file.path}: has no structure module, so no layers of one can be asked for")
         structure = replace(structure, num_layers=num_structure_layers)
     transition = f"{_BLOCK}msa_transition.linear_1.weight"
     values = {
-        "msa_channels": sizes("input_embedder.linear_msa_m.weight"),
-        "pair_channels": sizes("input_embedder.linear_tf_z_i.weight"),
-        "single_channels": sizes("evoformer.linear.weight"),
-        "msa_heads": sizes(f"{_BLOCK}msa_att_row.linear_z.weight"),
-        "pair_heads": sizes(f"{_BLOCK}pair_stack.tri_att_start.linear.weight"),
-        "outer_product_channels": sizes(f"{_BLOCK}outer_product_mean.linear_1.weight"),
-        "triangle_multiplication_channels": sizes(f"{_BLOCK}pair_stack.tri_mul_out.linear_a_p.weight"),
-        "transition_factor": sizes(transition) // max(1, sizes(transition, 1)),
+        "msa_channels": size("input_embedder.linear_msa_m.weight"),
+        "pair_channels": size("input_embedder.linear_tf_z_i.weight"),
+        "single_channels": size("evoformer.linear.weight"),
+        "msa_heads": size(f"{_BLOCK}msa_att_row.linear_z.weight"),
+        "pair_heads": size(f"{_BLOCK}pair_stack.tri_att_start.linear.weight"),
+        "outer_product_channels": size(f"{_BLOCK}outer_product_mean.linear_1.weight"),
+        "triangle_multiplication_channels": size(f"{_BLOCK}pair_stack.tri_mul_out.linear_a_p.weight"),
+        "transition_factor": size(transition) // max(1, size(transition, 1)),
         "num_blocks": file.num_blocks("evoformer.blocks."),
         "num_extra_msa_blocks": file.num_blocks("extra_msa_stack.blocks."),
-        "target_features": sizes("input_embedder.linear_tf_m.weight", 1),
-        "msa_features": sizes("input_embedder.linear_msa_m.weight", 1),
-        "max_relative_position": (sizes("input_embedder.linear_relpos.weight", 1) - 1) // 2,
+        "target_features": size("input_embedder.linear_tf_m.weight", 1),
+        "msa_features": size("input_embedder.linear_msa_m.weight", 1),
+        "max_relative_position": (size("input_embedder.linear_relpos.weight", 1) - 1) // 2,
         "distogram_bins": 0,
     }
     for part, setting, name in (
@@ -296,51 +295,52 @@ def infer_config(file: ParameterFile, num_structure_layers: int | None = None) -
         ("aux_heads.distogram.", "distogram_bins", "aux_heads.distogram.linear.weight"),
         ("aux_heads.plddt.", "plddt_channels", "aux_heads.plddt.linear_1.weight"),
     ):
-        if sizes.has(part):
-            values[setting] = sizes(name)
+        if file.has(part):
+            values[setting] = size(name)
     try:
         return replace(
             EvoformerConfig(**values),  # type: ignore[arg-type]
-            recycling=sizes.has("recycling_embedder."),
+            recycling=file.has("recycling_embedder."),
             structure_module=structure,
-            templates=_template_config(sizes) if sizes.has("template_embedder.") else None,
-            masked_msa_head=sizes.has("aux_heads.masked_msa."),
-            aligned_error_head=sizes.has("aux_heads.tm."),
-            experimentally_resolved_head=sizes.has("aux_heads.experimentally_resolved."),
+            templates=_template_config(file) if file.has("template_embedder.") else None,
+            masked_msa_head=file.has("aux_heads.masked_msa."),
+            aligned_error_head=file.has("aux_heads.tm."),
+            experimentally_resolved_head=file.has("aux_heads.experimentally_resolved."),
         )
     except SettingsError as error:
         raise FormatError(f"{file.path}: the shapes of its arrays fit no model ({error})") from error
 
 
-def _structure_config(sizes: _Sizes) -> StructureModuleConfig:
-    attention = "structure_module.ipa"
-    heads = max(1, sizes(f"{attention}.head_weights"))
-    query_points = sizes(f"{attention}.linear_q_points.linear.weight") // (3 * heads)
-    points = sizes(f"{attention}.linear_kv_points.linear.weight") // (3 * heads)
+def _structure_config(file: ParameterFile) -> StructureModuleConfig:
+    size, attention = file.size, "structure_module.ipa"
+    heads = max(1, size(f"{attention}.head_weights"))
+    query_points = size(f"{attention}.linear_q_points.linear.weight") // (3 * heads)
+    points = size(f"{attention}.linear_kv_points.linear.weight") // (3 * heads)
     return StructureModuleConfig(
         num_heads=heads,
-        head_channels=sizes(f"{attention}.linear_q.weight") // heads,
+        head_channels=size(f"{attention}.linear_q.weight") // heads,
         num_query_points=query_points,
         num_value_points=points - query_points,
-        angle_channels=sizes("structure_module.angle_resnet.linear_in.weight"),
+        angle_channels=size("structure_module.angle_resnet.linear_in.weight"),
     )
 
 
-def _template_config(sizes: _Sizes) -> TemplateConfig:
-    stack = "template_embedder.template_pair_stack.blocks."
+def _template_config(file: ParameterFile) -> TemplateConfig:
+    size, stack = file.size, "template_embedder.template_pair_stack.blocks."
     block = stack + "{block}."
     query = "template_embedder.template_pointwise_att.mha.linear_q.weight"
-    channels = sizes("template_embedder.template_pair_embedder.linear.weight")
-    query_shape = sizes.file.stored_shape(sizes.rows[query]) or ()
+    channels = size("template_embedder.template_pair_embedder.linear.weight")
+    (row,) = (row for row in parameter_table() if row.openfold == query)
+    query_shape = file.stored_shape(row) or ()
     return TemplateConfig(
         channels=channels,
-        num_blocks=sizes.file.num_blocks(stack),
-        pair_heads=sizes(f"{block}tri_att_start.linear.weight"),
-        triangle_multiplication_channels=sizes(f"{block}tri_mul_out.linear_a_p.weight"),
-        transition_factor=sizes(f"{block}pair_transition.linear_1.weight") // max(1, channels),
+        num_blocks=file.num_blocks(stack),
+        pair_heads=size(f"{block}tri_att_start.linear.weight"),
+        triangle_multiplication_channels=size(f"{block}tri_mul_out.linear_a_p.weight"),
+        transition_factor=size(f"{block}pair_transition.linear_1.weight") // max(1, channels),
         # OpenFold's shapes do not tell.
         attention_heads=query_shape[1] if len(query_shape) == 3 else TemplateConfig().attention_heads,
-        attention_channels=sizes(query),
+        attention_channels=size(query),
     )
 
 
