@@ -27,7 +27,7 @@ NUM_PLANES = 5
 WORD = 64
 TILE_ROWS = 8
 TILE_OTHERS = 4096
-"""Buffers of a tile of this size (256 kB) stay in a core's own cache."""
+"""The numbers of a tile of this size (256 kB) stay in a core's own cache."""
 _SPARSE_BELOW = 1 / 16
 """With a smaller part of its pairs left, a tile is finished pair by pair."""
 
@@ -44,93 +44,36 @@ def pack_codes(codes_SR: NDArray[np.uint8]) -> NDArray[np.uint64]:
     return np.stack([pack_mask((codes_SR >> plane & 1).astype(bool)) for plane in range(NUM_PLANES)], axis=1)
 
 
-class TileCounter:
-    """Counts for all pairs of at most `TILE_ROWS` × `TILE_OTHERS` rows; its buffers are used again and again.
-
-    What a method returns is overwritten by the next call. One counter serves one thread.
-    """
-
-    def __init__(self) -> None:
-        shape = (TILE_ROWS, TILE_OTHERS)
-        self._words = np.empty(shape, np.uint64)
-        self._more_words = np.empty(shape, np.uint64)
-        self._bits = np.empty(shape, np.uint8)
-        self._differences = np.empty(shape, np.uint32)
-        self._shared = np.empty(shape, np.uint32)
-
-    def differences_where_both(
-        self,
-        left_WPN: NDArray[np.uint64],
-        right_WPM: NDArray[np.uint64],
-        left_mask_WN: NDArray[np.uint64],
-        right_mask_WM: NDArray[np.uint64],
-    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        """For each pair, of the columns both masks cover: how many differ, and how many there are; (N, M)."""
-        window = np.s_[: left_WPN.shape[2], : right_WPM.shape[2]]
-        both, bits = self._more_words[window], self._bits[window]
-        differences, shared = self._differences[window], self._shared[window]
-        differences[:] = 0
-        shared[:] = 0
-        for word in range(left_WPN.shape[0]):
-            different = self._different(left_WPN[word], right_WPM[word])
-            np.bitwise_and(left_mask_WN[word, :, None], right_mask_WM[word], out=both)
-            np.bitwise_and(different, both, out=different)
-            np.add(differences, np.bitwise_count(different, out=bits), out=differences)
-            np.add(shared, np.bitwise_count(both, out=bits), out=shared)
-        return differences, shared
-
-    def within(
-        self, left_WPN: NDArray[np.uint64], right_WPM: NDArray[np.uint64], max_differences: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The pairs that differ in at most `max_differences` columns: positions on the left and on the right.
-
-        After some words most pairs differ in more; once few are left only those are followed.
-        """
-        window = np.s_[: left_WPN.shape[2], : right_WPM.shape[2]]
-        bits, differences = self._bits[window], self._differences[window]
-        differences[:] = 0
-        words = left_WPN.shape[0]
-        for word in range(words):
-            different = self._different(left_WPN[word], right_WPM[word])
-            np.add(differences, np.bitwise_count(different, out=bits), out=differences)
-            done = word + 1
-            if done < words and done * WORD > max_differences:
-                near = differences <= max_differences
-                if np.count_nonzero(near) <= _SPARSE_BELOW * near.size:
-                    pairs = np.nonzero(near)
-                    return _follow(
-                        left_WPN[done:], right_WPM[done:], pairs, differences[pairs], max_differences
-                    )
-        left, right = np.nonzero(differences <= max_differences)
-        return left, right
-
-    def _different(self, left_PN: NDArray[np.uint64], right_PM: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """One word of columns: the bits where any plane differs, (N, M)."""
-        window = np.s_[: left_PN.shape[1], : right_PM.shape[1]]
-        different, plane_differs = self._words[window], self._more_words[window]
-        np.bitwise_xor(left_PN[0, :, None], right_PM[0], out=different)
-        for plane in range(1, NUM_PLANES):
-            np.bitwise_xor(left_PN[plane, :, None], right_PM[plane], out=plane_differs)
-            np.bitwise_or(different, plane_differs, out=different)
-        return different
+def _different(left_PN: NDArray[np.uint64], right_PM: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One word of columns: the bits where any plane differs, (N, M)."""
+    different: NDArray[np.uint64] = left_PN[0, :, None] ^ right_PM[0]
+    for left_N, right_M in zip(left_PN[1:], right_PM[1:], strict=True):
+        different |= left_N[:, None] ^ right_M
+    return different
 
 
-def _follow(
-    left_WPN: NDArray[np.uint64],
-    right_WPM: NDArray[np.uint64],
-    pairs: tuple[NDArray[np.intp], ...],
-    differences: NDArray[np.uint32],
-    max_differences: int,
+def _within(
+    left_WPN: NDArray[np.uint64], right_WPM: NDArray[np.uint64], max_differences: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The pairs still within reach after the words given, which follow those of `differences`."""
-    left, right = pairs
-    for left_PN, right_PM in zip(left_WPN, right_WPM, strict=True):
-        different = np.bitwise_or.reduce(left_PN[:, left] ^ right_PM[:, right], axis=0)
-        differences = differences + np.bitwise_count(different)
-        near = differences <= max_differences
-        left, right, differences = left[near], right[near], differences[near]
-        if not left.size:
+    """The pairs that differ in at most `max_differences` columns: positions on the left and on the right.
+
+    After some words most pairs differ in more; once few are left only those are followed.
+    """
+    differences = np.zeros((left_WPN.shape[2], right_WPM.shape[2]), np.uint32)
+    done = 0
+    for done, (left_PN, right_PM) in enumerate(zip(left_WPN, right_WPM, strict=True), start=1):
+        differences += np.bitwise_count(_different(left_PN, right_PM))
+        tells = done < len(left_WPN) and done * WORD > max_differences
+        if tells and np.count_nonzero(differences <= max_differences) <= _SPARSE_BELOW * differences.size:
             break
+    left, right = np.nonzero(differences <= max_differences)
+    left_over = differences[left, right]
+    for left_PN, right_PM in zip(left_WPN[done:], right_WPM[done:], strict=True):
+        left_over = left_over + np.bitwise_count(
+            np.bitwise_or.reduce(left_PN[:, left] ^ right_PM[:, right], axis=0)
+        )
+        kept = left_over <= max_differences
+        left, right, left_over = left[kept], right[kept], left_over[kept]
     return left, right
 
 
@@ -169,11 +112,10 @@ def sequence_weights(
 def _count_block(packed_WPS: NDArray[np.uint64], start: int, max_differences: int) -> NDArray[np.int64]:
     """What the pairs of rows start, start + 1, … with all rows after them add to every row's neighbours."""
     rows = packed_WPS.shape[2]
-    counter = TileCounter()
     neighbours = np.zeros(rows, np.int64)
     for first in range(start, min(start + _BLOCK, rows), TILE_ROWS):
         for other in range(first, rows, TILE_OTHERS):
-            left, right = counter.within(
+            left, right = _within(
                 packed_WPS[..., first : first + TILE_ROWS],
                 packed_WPS[..., other : other + TILE_OTHERS],
                 max_differences,
@@ -208,82 +150,54 @@ def non_redundant(
         return np.sort(order)
     codes = codes[order]
     is_residue = codes < UNKNOWN
-    kept = _Kept(
-        pack_codes(np.where(is_residue, codes, GAP)), pack_mask(is_residue), is_residue, max_identity
-    )
+    # Of the rows kept so far the first `count`: they never pass a row still to be looked at.
+    packed_WPS, mask_WS = pack_codes(np.where(is_residue, codes, GAP)), pack_mask(is_residue)
+    kept, count = np.zeros(len(order), np.intp), 0
+    num_residues = np.count_nonzero(is_residue, axis=1)
+    first = np.argmax(is_residue, axis=1)
+    last = codes.shape[1] - 1 - np.argmax(is_residue[:, ::-1], axis=1)
+    # In single precision, as hhfilter has it: rows on the threshold fall on the same side.
+    min_different = np.float32(0.9999 - 0.01 * float(np.float32(100 * max_identity)))
+
+    def too_close(
+        rows: NDArray[np.intp], others: NDArray[np.intp], place: slice | NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """(rows, others): whether each pair is too similar; place: where the bits of `others` are."""
+        different, shared = np.zeros((2, len(rows), len(others)), np.uint32)
+        for left_PN, right_PM, mask_S in zip(
+            packed_WPS[..., rows], packed_WPS[..., place], mask_WS, strict=True
+        ):
+            both = mask_S[rows, None] & mask_S[place]
+            different += np.bitwise_count(_different(left_PN, right_PM) & both)
+            shared += np.bitwise_count(both)
+        close = different < min_different * shared.astype(np.float32)
+        left, right = np.nonzero(close)
+        row, other = rows[left], others[right]
+        overlap = 1 + np.minimum(last[row], last[other]) - np.maximum(first[row], first[other])
+        length = np.minimum(num_residues[row], overlap).astype(np.float32)
+        enough = np.trunc((min_different * length).astype(np.float64) + 0.999)
+        close[left, right] = different[left, right] < enough
+        return close
+
     progress.begin("redundancy filter (rows)", len(order))
     for start in range(0, len(order), TILE_ROWS):
-        stop = min(start + TILE_ROWS, len(order))
-        kept.take(start, stop)
-        progress.advance(stop - start)
-    progress.end()
-    return np.sort(order[kept.rows()])
-
-
-class _Kept:
-    """The rows kept so far, as bit planes."""
-
-    def __init__(
-        self,
-        packed_WPS: NDArray[np.uint64],
-        mask_WS: NDArray[np.uint64],
-        is_residue: NDArray[np.bool_],
-        max_identity: float,
-    ) -> None:
-        self._packed, self._mask = packed_WPS, mask_WS
-        self._num_residues = np.count_nonzero(is_residue, axis=1)
-        columns = is_residue.shape[1]
-        self._first = np.argmax(is_residue, axis=1)
-        self._last = columns - 1 - np.argmax(is_residue[:, ::-1], axis=1)
-        # In single precision, as hhfilter has it: rows on the threshold fall on the same side.
-        self._min_different = np.float32(0.9999 - 0.01 * float(np.float32(100 * max_identity)))
-        self._kept = np.zeros(len(is_residue), np.intp)
-        self._count = 0
-        self._counter = TileCounter()
-
-    def rows(self) -> NDArray[np.intp]:
-        """Positions kept."""
-        return self._kept[: self._count]
-
-    def take(self, start: int, stop: int) -> None:
-        """Decide on the rows start..stop, at most a tile of them."""
-        candidates = np.arange(start, stop)
-        for first in range(0, self._count, TILE_OTHERS):
-            against = slice(first, min(first + TILE_OTHERS, self._count))
-            close = self._too_close(candidates, self._kept[against], against)
-            candidates = candidates[~close.any(axis=1)]
-            if not candidates.size:
-                return
-        close = self._too_close(candidates, candidates, None)
+        candidates = tile = np.arange(start, min(start + TILE_ROWS, len(order)))
+        for begin in range(0, count, TILE_OTHERS):
+            against = slice(begin, min(begin + TILE_OTHERS, count))
+            candidates = candidates[~too_close(candidates, kept[against], against).any(axis=1)]
+        close = too_close(candidates, candidates, candidates)
         accepted: list[int] = []
         for place in range(len(candidates)):
             if not close[place, accepted].any():
                 accepted.append(place)
         chosen = candidates[accepted]
-        new = slice(self._count, self._count + len(chosen))
-        # Kept rows move to the front: they never pass a row still to be looked at.
-        self._packed[..., new] = self._packed[..., chosen]
-        self._mask[..., new] = self._mask[..., chosen]
-        self._kept[new] = chosen
-        self._count += len(chosen)
-
-    def _too_close(
-        self, rows: NDArray[np.intp], others: NDArray[np.intp], place: slice | None
-    ) -> NDArray[np.bool_]:
-        """(rows, others): whether each pair is too similar; place: where `others` stand if they are kept rows."""
-        columns = others if place is None else place
-        different, shared = self._counter.differences_where_both(
-            self._packed[..., rows], self._packed[..., columns], self._mask[:, rows], self._mask[:, columns]
-        )
-        close = different < self._min_different * shared.astype(np.float32)
-        left, right = np.nonzero(close)
-        row, other = rows[left], others[right]
-        overlap = 1 + np.minimum(self._last[row], self._last[other])
-        overlap -= np.maximum(self._first[row], self._first[other])
-        length = np.minimum(self._num_residues[row], overlap).astype(np.float32)
-        enough = np.trunc((self._min_different * length).astype(np.float64) + 0.999)
-        close[left, right] = different[left, right] < enough
-        return close
+        new = slice(count, count + len(chosen))
+        packed_WPS[..., new], mask_WS[..., new] = packed_WPS[..., chosen], mask_WS[..., chosen]
+        kept[new] = chosen
+        count += len(chosen)
+        progress.advance(len(tile))
+    progress.end()
+    return np.sort(order[kept[:count]])
 
 
 def _sort_descending(order: NDArray[np.intp], values: NDArray[np.integer]) -> None:
