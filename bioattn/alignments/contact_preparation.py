@@ -10,13 +10,12 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
@@ -32,7 +31,6 @@ from bioattn.alignments.input_features import encode_alignment
 from bioattn.alignments.rows import random_rows, statistics_of_rows
 from bioattn.choices import MIN_IDENTITY
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.tables import MISSING, open_table, refuse_duplicate_columns
 from bioattn.io.files import check_apart, check_output, check_parent, is_file_name
@@ -224,16 +222,17 @@ def family_groups(
     return groups, "related by sequence" if compared else "each pair its own"
 
 
-class ContactAuditRow(NamedTuple):
+@dataclass(slots=True, kw_only=True)
+class ContactAuditRow:
     """One pair, kept or refused; None and "" stand for an empty field."""
 
     id: str
-    status: str
+    status: str = "kept"
     """kept or refused."""
     reason: str = ""
     """Of a refusal: structure, alignment, mapping or sequence."""
-    group: str = ""
-    split: str = ""
+    group: str
+    split: str
     chain: str = ""
     rows: int | None = None
     """In the file."""
@@ -285,12 +284,16 @@ class _Entry:
     """A pair while the dataset is made."""
 
     pair: ContactPair
-    chain: Chain | None
     audit: ContactAuditRow
-    group: str = ""
+    chain: Chain | None = None
+    """None once the pair is refused."""
     concern: str = ""
     """Why its rows may tell nothing of contacts."""
     mapping: ColumnMapping | None = None
+
+    def refuse(self, reason: str, error: BioattnError) -> None:
+        self.chain = None
+        self.audit.status, self.audit.reason, self.audit.detail = "refused", reason, str(error)
 
 
 def prepare_contacts(
@@ -319,34 +322,45 @@ def prepare_contacts(
     if not output.name.endswith(OUTPUT_SUFFIXES):
         raise SettingsError(f"--output {output}: the dataset is HDF5; end its name in .h5")
     check_output(audit_path(output), inputs)
-    mapping_files = {} if mappings is None else _mapping_files(mappings, pairs, inputs)
-    entries = _read_chains(pairs, settings, progress)
+    if mappings is not None:
+        _check_mappings(mappings, pairs, inputs)
+    entries = []
+    for pair in watched(progress, "reading structures", pairs):
+        split = SPLIT_NAMES[pair.split]
+        entry = _Entry(pair, ContactAuditRow(id=pair.id, group=pair.group or pair.id, split=split))
+        try:
+            entry.chain = read_chain(pair.structure, pair.chain, chosen_by="in the column chain of the table")
+            entry.audit.chain, entry.audit.missing_cb = entry.chain.name, entry.chain.num_missing_cb
+        except BioattnError as error:
+            entry.refuse("structure", error)
+        entries.append(entry)
+    known = [(entry, entry.chain.letters) for entry in entries if entry.chain is not None]
+    groups, origin = family_groups(
+        table, [entry.pair for entry, _ in known], [letters for _, letters in known], progress
+    )
+    for (entry, _), group in zip(known, groups, strict=True):
+        entry.audit.group = group
     metadata: dict[str, Any] = {
-        "grouping": _group(table, entries, progress),
+        "grouping": origin,
         "max_depth": settings.max_depth,
         "min_identity": MIN_IDENTITY,
         "seed": settings.seed,
     }
-    for entry in entries:
-        split = SPLIT_NAMES[entry.pair.split]
-        entry.audit = entry.audit._replace(group=entry.group, split=split)
-    if any(entry.chain is not None for entry in entries):
-        write_contact_dataset(output, _proteins(table, output, entries, settings, progress), metadata)
-    else:
-        _refuse_all(table, output, entries)
-    for entry in entries:
-        if mappings is not None and entry.chain is not None and entry.mapping is not None:
-            mappings.mkdir(exist_ok=True)
-            write_mapping(mapping_files[entry.pair.id], entry.mapping, entry.chain)
+    proteins = _proteins(table, output, entries, settings, progress)
+    write_contact_dataset(output, proteins, metadata)
     _warn_of_refused(entries)
+    kept = [entry for entry in entries if entry.chain is not None]
+    for entry in kept:
+        if mappings is not None and entry.mapping is not None and entry.chain is not None:
+            mappings.mkdir(exist_ok=True)
+            write_mapping(mappings / f"{entry.pair.id}.tsv", entry.mapping, entry.chain)
     for concern in (_NO_SIGNAL, _ALONE):
-        names = [entry.pair.id for entry in entries if entry.concern == concern and entry.chain is not None]
-        if names:
+        if names := [entry.pair.id for entry in kept if entry.concern == concern]:
             LOGGER.warning("%s: %s", quoted(names), concern)
     rows = [entry.audit for entry in entries]
-    write_audit(output, ContactAuditRow._fields, rows)
+    write_audit(output, [each.name for each in fields(ContactAuditRow)], map(astuple, rows))
     LOGGER.info(summary(rows))
-    if all(row.split == SPLIT_NAMES[TRAIN] for row in rows if row.status == "kept"):
+    if all(entry.pair.split == TRAIN for entry in kept):
         LOGGER.info(
             "all proteins are for training: without others to judge by, training keeps its last weights; the "
             "column split of the table (train, validation or test) parts them"
@@ -354,8 +368,8 @@ def prepare_contacts(
     return rows
 
 
-def _mapping_files(folder: Path, pairs: Sequence[ContactPair], inputs: Sequence[Path]) -> dict[str, Path]:
-    """Where the mapping of each pair goes; refuses what could not be written later."""
+def _check_mappings(folder: Path, pairs: Sequence[ContactPair], inputs: Sequence[Path]) -> None:
+    """Refuse what could not be written later."""
     if folder.exists() and not folder.is_dir():
         raise BioattnError(f"--mappings {folder}: is a file, a folder is needed")
     check_parent(folder)
@@ -364,81 +378,72 @@ def _mapping_files(folder: Path, pairs: Sequence[ContactPair], inputs: Sequence[
             raise BioattnError(
                 f"--mappings: the id {pair.id!r} cannot be a file name; rename it in the table"
             )
-    files = {pair.id: folder / f"{pair.id}.tsv" for pair in pairs}
-    for file in files.values():
-        check_apart(file, inputs)
-    return files
-
-
-def _read_chains(pairs: Sequence[ContactPair], settings: ContactSettings, progress: Progress) -> list[_Entry]:
-    entries = []
-    for pair in watched(progress, "reading structures", pairs):
-        entry = _Entry(pair=pair, chain=None, audit=ContactAuditRow(id=pair.id, status="kept"))
-        try:
-            entry.chain = read_chain(pair.structure, pair.chain, chosen_by="in the column chain of the table")
-            entry.audit = entry.audit._replace(chain=entry.chain.name, missing_cb=entry.chain.num_missing_cb)
-        except BioattnError as error:
-            _refuse(entry, "structure", str(error))
-        entries.append(entry)
-    return entries
-
-
-def _group(table: Path, entries: Sequence[_Entry], progress: Progress) -> str:
-    """Give every entry its group; returns where the groups come from."""
-    known = [(entry, entry.chain.letters) for entry in entries if entry.chain is not None]
-    groups, origin = family_groups(
-        table, [entry.pair for entry, _ in known], [letters for _, letters in known], progress
-    )
-    for entry in entries:
-        entry.group = entry.pair.group or entry.pair.id
-    for (entry, _), group in zip(known, groups, strict=True):
-        entry.group = group
-    return origin
+        check_apart(folder / f"{pair.id}.tsv", inputs)
 
 
 def _proteins(
     table: Path, output: Path, entries: Sequence[_Entry], settings: ContactSettings, progress: Progress
 ) -> Iterator[ContactProtein]:
-    """Read one alignment after the other; entries get their audit on the way."""
-    kept = 0
+    """Read one alignment after the other; entries get their audit on the way.
+
+    Raises: BioattnError when no pair can be used.
+    """
     for entry in watched(progress, "mapping structures to alignments", entries):
         if entry.chain is not None and (protein := _protein(entry, entry.chain, settings)) is not None:
-            kept += 1
             yield protein
-    if not kept:
-        _refuse_all(table, output, entries)
+    if all(entry.chain is None for entry in entries):
+        if len(entries) == 1:
+            raise BioattnError(f"{table}:{entries[0].pair.line}: {entries[0].audit.detail}")
+        _warn_of_refused(entries)
+        raise BioattnError(f"{output}: is not written, none of {counted(len(entries), 'pair')} can be used")
 
 
 def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactProtein | None:
     """The protein of a pair; None where it is refused."""
-    pair, reason = entry.pair, "alignment"
+    pair, audit, reason = entry.pair, entry.audit, "alignment"
     try:
         alignment = read_alignment(pair.msa)
         encoded = encode_alignment(alignment, source=str(pair.msa))
-        reason = "sequence" if pair.mapping is None else "mapping"
-        mapping = entry.mapping = _mapping(pair, chain, alignment, settings)
+        if pair.mapping is None:
+            reason = "sequence"
+            mapping = map_columns(chain, alignment, source=f"{pair.msa} and {pair.structure}")
+        else:
+            reason = "mapping"
+            mapping = read_mapping(pair.mapping, chain, alignment.num_columns)
+            identities = row_identities(mapping, chain, alignment)
+            best = int(identities.argmax())
+            if identities[best] < MIN_IDENTITY:
+                raise BioattnError(
+                    f"{pair.mapping}: no row of {pair.msa} has the residues of chain {chain.name} in these "
+                    f"columns; the best, {alignment.names[best]!r}, has {percentage(identities[best])} of them "
+                    f"({percentage(MIN_IDENTITY)} are needed); check that mapping and alignment belong together"
+                )
+            mapping = replace(mapping, row=best, identity=round(float(identities[best]), 6))
     except BioattnError as error:
-        _refuse(entry, reason, str(error))
+        entry.refuse(reason, error)
         return None
-    rows = _sampled_rows(encoded.num_rows, pair.id, settings)
-    entry.concern = _concern(encoded.msa)
+    entry.mapping = mapping
+    rows = np.arange(encoded.num_rows)
+    if settings.max_depth is not None and encoded.num_rows > settings.max_depth:
+        random = np.random.default_rng([settings.seed, *pair.id.encode()])
+        others = 1 + random.choice(encoded.num_rows - 1, settings.max_depth - 1, replace=False)
+        rows = np.concatenate([[0], np.sort(others)])
+    sample = encoded.msa[random_rows(encoded.num_rows, _ROWS_LOOKED_AT, np.random.default_rng(0))]
+    if encoded.num_rows == 1:
+        entry.concern = _ALONE
+    elif not statistics_of_rows(sample).has_common_signal:
+        entry.concern = _NO_SIGNAL
     cb = mapping.column_cb(chain, alignment.num_columns)
     numbers = [""] * alignment.num_columns
     for column, residue in zip(mapping.columns, mapping.residues, strict=True):
         numbers[column] = f"{chain.numbers[residue]}{chain.insertion_codes[residue]}"
-    entry.audit = entry.audit._replace(
-        rows=alignment.num_rows,
-        distinct_rows=encoded.num_rows,
-        kept_rows=len(rows),
-        columns=alignment.num_columns,
-        mapped=len(mapping.columns),
-        contacts=int(contacts(cb).sum()) // 2,
-        closest_row=alignment.names[mapping.row],
-        identity=mapping.identity,
-    )
+    audit.rows, audit.distinct_rows, audit.kept_rows = alignment.num_rows, encoded.num_rows, len(rows)
+    audit.columns, audit.mapped = alignment.num_columns, len(mapping.columns)
+    audit.contacts = int(contacts(cb).sum()) // 2
+    audit.closest_row, audit.identity = alignment.names[mapping.row], mapping.identity
     return ContactProtein(
         id=pair.id,
-        group=entry.group,
+        group=audit.group,
         split=pair.split,
         chain=chain.name,
         msa=encoded.msa[rows],
@@ -447,53 +452,6 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
         cb=cb,
         residue_numbers=numbers,
     )
-
-
-def _mapping(
-    pair: ContactPair, chain: Chain, alignment: Alignment, settings: ContactSettings
-) -> ColumnMapping:
-    if pair.mapping is None:
-        source = f"{pair.msa} and {pair.structure}"
-        return map_columns(chain, alignment, source=source)
-    mapping = read_mapping(pair.mapping, chain, alignment.num_columns)
-    identities = row_identities(mapping, chain, alignment)
-    best = int(identities.argmax())
-    if identities[best] < MIN_IDENTITY:
-        raise BioattnError(
-            f"{pair.mapping}: no row of {pair.msa} has the residues of chain {chain.name} in these columns; "
-            f"the best, {alignment.names[best]!r}, has {percentage(identities[best])} of them "
-            f"({percentage(MIN_IDENTITY)} are needed); check that mapping and alignment belong "
-            "together"
-        )
-    return replace(mapping, row=best, identity=round(float(identities[best]), 6))
-
-
-def _sampled_rows(number: int, name: str, settings: ContactSettings) -> NDArray[np.int64]:
-    if settings.max_depth is None or number <= settings.max_depth:
-        return np.arange(number)
-    random = np.random.default_rng([settings.seed, *name.encode()])
-    others = 1 + random.choice(number - 1, settings.max_depth - 1, replace=False)
-    return np.concatenate([[0], np.sort(others)]).astype(np.int64)
-
-
-def _concern(distinct: NDArray[np.uint8]) -> str:
-    """Why the rows (S, R), none twice, may tell nothing of contacts; "" where they may."""
-    if len(distinct) == 1:
-        return _ALONE
-    sample = distinct[random_rows(len(distinct), _ROWS_LOOKED_AT, np.random.default_rng(0))]
-    return "" if statistics_of_rows(sample).has_common_signal else _NO_SIGNAL
-
-
-def _refuse(entry: _Entry, reason: str, message: str) -> None:
-    entry.chain = None
-    entry.audit = entry.audit._replace(status="refused", reason=reason, detail=message)
-
-
-def _refuse_all(table: Path, output: Path, entries: Sequence[_Entry]) -> None:
-    if len(entries) == 1:
-        raise BioattnError(f"{table}:{entries[0].pair.line}: {entries[0].audit.detail}")
-    _warn_of_refused(entries)
-    raise BioattnError(f"{output}: is not written, none of {counted(len(entries), 'pair')} can be used")
 
 
 def _warn_of_refused(entries: Sequence[_Entry]) -> None:
