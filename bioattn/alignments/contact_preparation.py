@@ -47,7 +47,6 @@ from bioattn.structures.column_mapping import (
     ColumnMapping,
     map_columns,
     read_mapping,
-    row_identities,
     write_mapping,
 )
 from bioattn.structures.contacts import contacts
@@ -410,7 +409,9 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
         else:
             reason = "mapping"
             mapping = read_mapping(pair.mapping, chain, alignment.num_columns)
-            identities = row_identities(mapping, chain, alignment)
+            # Part of the mapped residues that each row has in their columns.
+            letters = np.frombuffer(chain.letters.encode("ascii"), np.uint8)[mapping.residues]
+            identities = (alignment.residues[:, mapping.columns] == letters).mean(axis=1)
             best = int(identities.argmax())
             if identities[best] < MIN_IDENTITY:
                 raise BioattnError(

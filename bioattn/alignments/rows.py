@@ -183,16 +183,6 @@ class AlignmentStatistics:
     """The same for residues drawn independently from the alignment's weighted composition."""
 
     @property
-    def gaps(self) -> float:
-        """Part of all cells that hold no residue."""
-        return 1 - float(self.coverage.mean())
-
-    @property
-    def neff_per_root_column(self) -> float:
-        """Neff / √R, the measure of Ovchinnikov et al. 2017 (64 is plenty)."""
-        return float(self.neff / np.sqrt(self.columns))
-
-    @property
     def has_common_signal(self) -> bool:
         """False when the rows agree hardly more than chance makes them; a single row says nothing against it."""
         return self.pair_identity is None or self.pair_identity >= MIN_AGREEMENT * self.chance_identity
@@ -225,9 +215,9 @@ class AlignmentStatistics:
             "depth": self.depth,
             "columns": self.columns,
             "neff": _rounded(self.neff),
-            "neff_per_root_column": _rounded(self.neff_per_root_column),
+            "neff_per_root_column": _rounded(self.neff / np.sqrt(self.columns)),
             "weight_identity": self.weight_identity,
-            "gaps": _rounded(self.gaps),
+            "gaps": _rounded(1 - float(self.coverage.mean())),
             "row_gaps": dict(zip(("min", "q25", "median", "q75", "max"), _list(self.row_gaps), strict=True)),
             "inserted_letters": self.inserted_letters,
             "median_query_identity": _rounded(np.median(self.query_identity)) if self.depth > 1 else None,

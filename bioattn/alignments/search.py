@@ -55,7 +55,8 @@ def read_search_query(source: Path, name: str | None) -> FastaRecord:
 
     Raises: BioattnError when there are several and no name, or none is called so.
     """
-    if not _starts_like_fasta(source):
+    lines = (line for _, line in read_lines(source))
+    if not next((line for line in lines if line.strip() and not line.startswith(";")), ">").startswith(">"):
         alignment = read_alignment(source)
         records = [
             FastaRecord(alignment.names[row], alignment.descriptions[row], alignment.sequence(row))
@@ -72,13 +73,6 @@ def read_search_query(source: Path, name: str | None) -> FastaRecord:
         records[0] if name is None else records[find_name([each.name for each in records], name, str(source))]
     )
     return record._replace(sequence=re.sub("[-.]", "", record.sequence).removesuffix("*"))
-
-
-def _starts_like_fasta(path: Path) -> bool:
-    for _, line in read_lines(path):
-        if line.strip() and not line.startswith(";"):
-            return line.startswith(">")
-    return True
 
 
 def search_database(
@@ -117,8 +111,20 @@ def search_database(
             of_all += f" {iteration}/{settings.iterations}"
         progress.begin(f"search{of_all} (sequences)", rounds[0].sequences if rounds else None)
         blocks = _read_blocks(hmmer, alphabet, database, say_what_is_left_out=not rounds)
-        hits, looked_at = _search_once(hmmer, alphabet, model, blocks, settings, threads, progress)
+
+        def search(block: Any, model: Any = model) -> tuple[Any, int]:
+            pipeline = hmmer.plan7.Pipeline(
+                alphabet, seed=_HMMER_SEED, incE=settings.max_evalue, incdomE=settings.max_evalue
+            )
+            return pipeline.search_hmm(model, block), len(block)
+
+        parts, looked_at = [], 0
+        for part, size in map_in_order(search, blocks, threads):
+            parts.append(part)
+            looked_at += size
+            progress.advance(size, hits=sum(len(each) for each in parts))
         progress.end()
+        hits = parts[0].merge(*parts[1:]) if len(parts) > 1 else parts[0]
         hits.sort(by="key")
         new = hits.compare_ranking(ranking)
         found = hits.to_msa(
@@ -161,31 +167,6 @@ def _digital_query(query: FastaRecord, hmmer: Any, alphabet: Any) -> Any:
 def _refuse_nucleotides(sequences: list[str], what: str) -> None:
     if looks_like_nucleotides(Alignment.plain([what], "".join(sequences).upper())):
         raise FormatError(f"{what}: looks like DNA or RNA; a search takes proteins")
-
-
-def _search_once(
-    hmmer: Any,
-    alphabet: Any,
-    model: Any,
-    blocks: Iterator[Any],
-    settings: SearchSettings,
-    threads: int | None,
-    progress: Progress,
-) -> tuple[Any, int]:
-    """The hits of one pass through the blocks of a database, merged, and the number of its sequences."""
-
-    def search(block: Any) -> tuple[Any, int]:
-        pipeline = hmmer.plan7.Pipeline(
-            alphabet, seed=_HMMER_SEED, incE=settings.max_evalue, incdomE=settings.max_evalue
-        )
-        return pipeline.search_hmm(model, block), len(block)
-
-    parts, looked_at = [], 0
-    for part, size in map_in_order(search, blocks, threads):
-        parts.append(part)
-        looked_at += size
-        progress.advance(size, hits=sum(len(each) for each in parts))
-    return (parts[0].merge(*parts[1:]) if len(parts) > 1 else parts[0]), looked_at
 
 
 def _read_blocks(hmmer: Any, alphabet: Any, database: Path, *, say_what_is_left_out: bool) -> Iterator[Any]:
@@ -242,15 +223,14 @@ def _as_alignment(msa: Any, query: FastaRecord) -> Alignment:
         texts.append(match)
         insertions.append(inserted)
     residues = np.frombuffer(bytearray().join(texts), np.uint8).reshape(len(texts), -1)
+    descriptions = []
+    for row in list(msa.sequences)[1:]:
+        # HMMER puts `[subseq from]` before what the database says of a sequence, or else before the name.
+        said = (row.description or "").removeprefix("[subseq from] ")
+        descriptions.append("" if said == row.name.rpartition("/")[0] else said)
     return Alignment(
         names=[query.name, *msa.names[1:]],
-        descriptions=[query.description, *(_description(each) for each in list(msa.sequences)[1:])],
+        descriptions=[query.description, *descriptions],
         residues=residues,
         insertions=insertions,
     )
-
-
-def _description(row: Any) -> str:
-    """What the database says of a sequence; HMMER puts `[subseq from]` before it, or else before the name."""
-    said = (row.description or "").removeprefix("[subseq from] ")
-    return "" if said == row.name.rpartition("/")[0] else said

@@ -164,7 +164,15 @@ def prepare_templates(
     check_output(output, [query, *structures])
     if not output.name.endswith((".h5", ".hdf5")):
         raise SettingsError(f"--output {output}: templates are HDF5; end the name in .h5")
-    name, letters = _read_query(query, row)
+    alignment = read_alignment(query)
+    if row is not None:
+        number = find_name(alignment.names, row, str(query))
+        alignment = centre_on_query(alignment, number, str(query))
+    require_proteins(alignment, str(query))
+    # Residues that stand in no match column are not among those of the query.
+    name, letters = alignment.names[0], alignment.row(0).replace("-", "")
+    if (aatype_codes(np.frombuffer(letters.encode(), np.uint8)) == UNKNOWN).all():
+        raise BioattnError(f"{query}: the query, {name}, has no residue of a known kind")
     found = [_best_hit(path, letters) for path in structures]
     refused = [each for each in found if isinstance(each, str)]
     if len(refused) == len(found):
@@ -183,18 +191,6 @@ def prepare_templates(
         )
     write_templates(output, templates)
     return templates
-
-
-def _read_query(path: Path, row: str | None) -> tuple[str, str]:
-    """Name and residues of the query; residues that stand in no match column are not among them."""
-    alignment = read_alignment(path)
-    if row is not None:
-        alignment = centre_on_query(alignment, find_name(alignment.names, row, str(path)), str(path))
-    require_proteins(alignment, str(path))
-    letters = alignment.row(0).replace("-", "")
-    if (aatype_codes(np.frombuffer(letters.encode(), np.uint8)) == UNKNOWN).all():
-        raise BioattnError(f"{path}: the query, {alignment.names[0]}, has no residue of a known kind")
-    return alignment.names[0], letters
 
 
 def _best_hit(path: Path, letters: str) -> _Hit | str:

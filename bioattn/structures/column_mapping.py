@@ -54,24 +54,27 @@ class ColumnMapping:
         return coordinates
 
 
-def map_columns(
-    chain: Chain, alignment: Alignment, *, source: str = "the structure", min_identity: float = MIN_IDENTITY
-) -> ColumnMapping:
+def map_columns(chain: Chain, alignment: Alignment, *, source: str = "the structure") -> ColumnMapping:
     """Align `chain` to the query, or else to the closest row, and take the columns of that row.
 
     Raises: BioattnError beginning with `source` when no row is close: less than `MIN_COVERAGE` of the shorter
-    sequence aligned, or fewer than `min_identity` of the aligned residues equal.
+    sequence aligned, or fewer than `MIN_IDENTITY` of the aligned residues equal.
     """
     best = _aligned(chain, alignment, 0)
     if best.mapping.identity < GOOD_IDENTITY or best.coverage < MIN_COVERAGE:
-        others = (_aligned(chain, alignment, row) for row in _likely_rows(chain, alignment) if row)
+        # Rows that share the most words of three letters with the chain, without insertions.
+        words = np.zeros(_LETTERS**_WORD, np.bool_)
+        words[_words(np.frombuffer(chain.letters.encode("ascii"), np.uint8))] = True
+        shared = [words[_words(residues[residues != GAP])].sum() for residues in alignment.residues]
+        likely = np.argsort(-np.array(shared, np.int64), kind="stable")[:_CANDIDATES].tolist()
+        others = (_aligned(chain, alignment, row) for row in likely if row)
         best = max((best, *others), key=lambda aligned: aligned.equal)
     mapping = best.mapping
-    if best.coverage < MIN_COVERAGE or mapping.identity < min_identity:
+    if best.coverage < MIN_COVERAGE or mapping.identity < MIN_IDENTITY:
         raise BioattnError(
             f"{source}: the sequence of chain {chain.name} does not match the alignment: its closest row, "
             f"{alignment.names[mapping.row]!r}, has {percentage(mapping.identity)} equal residues over "
-            f"{percentage(best.coverage)} of the shorter sequence ({percentage(min_identity)} over "
+            f"{percentage(best.coverage)} of the shorter sequence ({percentage(MIN_IDENTITY)} over "
             f"{percentage(MIN_COVERAGE)} are needed); check that chain and alignment belong together"
         )
     if not mapping.columns.size:
@@ -131,13 +134,6 @@ def read_mapping(path: Path, chain: Chain, num_columns: int) -> ColumnMapping:
     return ColumnMapping(columns=found[0], residues=found[1], row=-1, identity=float("nan"))
 
 
-def row_identities(mapping: ColumnMapping, chain: Chain, alignment: Alignment) -> NDArray[np.float64]:
-    """Fraction (S,) of the mapped residues that each row of the alignment has in their columns."""
-    letters = np.frombuffer(chain.letters.encode("ascii"), np.uint8)[mapping.residues]
-    identities: NDArray[np.float64] = (alignment.residues[:, mapping.columns] == letters).mean(axis=1)
-    return identities
-
-
 class _RowAlignment(NamedTuple):
     """A chain aligned to a row."""
 
@@ -148,7 +144,11 @@ class _RowAlignment(NamedTuple):
 
 
 def _aligned(chain: Chain, alignment: Alignment, row: int) -> _RowAlignment:
-    letters, columns = _row_residues(alignment, row)
+    # Residues of the row, insertions included, and the match column of each; -1 for insertions.
+    text = np.frombuffer(alignment.row_with_insertions(row).encode("ascii"), np.uint8)
+    lower = text >= ord("a")
+    columns = np.where(lower, -1, np.cumsum(~lower) - 1)[text != GAP]
+    letters = alignment.sequence(row)
     in_row = in_chain = np.empty(0, np.intp)
     if letters:
         # A chain may hold more than the row, and the row more than the chain.
@@ -163,26 +163,6 @@ def _aligned(chain: Chain, alignment: Alignment, row: int) -> _RowAlignment:
         identity=equal / max(1, len(in_row)),
     )
     return _RowAlignment(mapping, equal, len(in_row) / max(1, min(len(letters), len(chain))))
-
-
-def _row_residues(alignment: Alignment, row: int) -> tuple[str, NDArray[np.intp]]:
-    """Residues of a row, insertions included, and the match column of each; -1 for insertions."""
-    text = alignment.row_with_insertions(row)
-    letters = np.frombuffer(text.encode("ascii"), np.uint8)
-    lower = letters >= ord("a")
-    columns = np.where(lower, -1, np.cumsum(~lower) - 1)
-    residues = letters != GAP
-    return text.replace("-", "").upper(), columns[residues]
-
-
-def _likely_rows(chain: Chain, alignment: Alignment) -> list[int]:
-    """Rows that share the most words of three letters with the chain, without insertions; best first."""
-    words = np.zeros(_LETTERS**_WORD, np.bool_)
-    words[_words(np.frombuffer(chain.letters.encode("ascii"), np.uint8))] = True
-    shared = np.empty(alignment.num_rows, np.int64)
-    for row, residues in enumerate(alignment.residues):
-        shared[row] = words[_words(residues[residues != GAP])].sum()
-    return [int(row) for row in np.argsort(-shared, kind="stable")[:_CANDIDATES]]
 
 
 def _words(letters: NDArray[np.uint8]) -> NDArray[np.intp]:

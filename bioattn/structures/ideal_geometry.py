@@ -137,18 +137,13 @@ class GroupAtom(NamedTuple):
     """Å, in the frame of the group."""
 
 
-def _parse_group_atoms() -> dict[str, list[GroupAtom]]:
-    atoms = {}
-    for block in _GROUP_ATOMS.strip().split("\n\n"):
-        amino_acid, *fields = block.split()
-        atoms[amino_acid] = [
-            GroupAtom(name, int(group), (float(x), float(y), float(z)))
-            for group, name, x, y, z in zip(*(iter(fields),) * 5, strict=True)
-        ]
-    return atoms
-
-
-GROUP_ATOMS = _parse_group_atoms()
+GROUP_ATOMS = {
+    amino_acid: [
+        GroupAtom(name, int(group), (float(x), float(y), float(z)))
+        for group, name, x, y, z in zip(*(iter(cells),) * 5, strict=True)
+    ]
+    for amino_acid, *cells in map(str.split, _GROUP_ATOMS.strip().split("\n\n"))
+}
 """Atoms of each amino acid, in atom14 order."""
 AMINO_ACIDS = tuple(GROUP_ATOMS)
 """Three-letter names in model order, `aatype` 0..19; 20 is an unknown residue, which has no atoms."""
