@@ -1,7 +1,7 @@
 """The kinds of files of Phyloformer: models, and what `run phyloformer` writes of an alignment; no torch here."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +15,15 @@ from bioattn.store.recorded_folder import RecordedFolder
 DISTANCES, NEIGHBOUR_JOINING, MINIMUM_EVOLUTION = "distances.tsv", "nj.nwk", "bme.nwk"
 
 
-def _files(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    files: dict[str, str] = record["files"]
-    return files.items()
-
-
-def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: record[name] for name in ("id", "sequences", "sites", "gap_share", "mean_distance", "model")
-    }
-
-
+FIGURES = ("id", "sequences", "sites", "gap_share", "mean_distance", "model")
 PHYLOGENY = RecordedFolder(
     what="distances and trees",
     format="bioattn-phylogeny",
     format_version="1.0",
     record="phylogeny.json",
     own_names=(DISTANCES, NEIGHBOUR_JOINING, MINIMUM_EVOLUTION),
-    files_of=_files,
-    figures=_figures,
+    files_of=lambda record: record["files"].items(),
+    figures=lambda record: {name: record[name] for name in FIGURES},
     advice="run it again with --force",
 )
 

@@ -92,42 +92,6 @@ class LinearAttention(nn.Module):
         return x_PLC + scaled_PLH @ output_PHC + self.project_output.bias
 
 
-class OverPairs:
-    """Attention of each site over all pairs, which come some at a time."""
-
-    def __init__(self, attention: LinearAttention, num_pairs: int) -> None:
-        self._attention = attention
-        self._num_pairs = num_pairs
-        self._sums: Sequence[Tensor] = ()
-        self._kept: list[Tensor] | None = None if listener_for(attention.site) is None else []
-
-    def take(self, normed_PLC: Tensor) -> None:
-        """Sum keys, queries and inputs of some pairs."""
-        key_PLH, query_PLH = self._attention.keys(normed_PLC), self._attention.queries(normed_PLC)
-        if self._kept is not None:
-            self._kept.append(key_PLH)
-        own = (
-            key_PLH.sum(0),
-            query_PLH.sum(0),
-            key_PLH.permute(1, 2, 0) @ normed_PLC.transpose(0, 1),
-        )
-        self._sums = own if not self._sums else [a + b for a, b in zip(self._sums, own, strict=True)]
-
-    def finish(self) -> None:
-        key_LH, query_LH, summed_LHC = self._sums
-        self._query_mean_LH = query_LH / self._num_pairs
-        self._output_LHC = self._attention.outputs(summed_LHC / key_LH.unsqueeze(-1))
-        if self._kept is not None:
-            key_PLH = torch.cat(self._kept)
-            hand_over(self._attention.site, (key_PLH / key_LH).permute(1, 2, 0).contiguous())
-
-    def add(self, x_PLC: Tensor, normed_PLC: Tensor) -> Tensor:
-        """Add to some pairs what their sites attend to among all pairs."""
-        scaled_LPH = (self._attention.queries(normed_PLC) / self._query_mean_LH).transpose(0, 1)
-        added_LPC = scaled_LPH @ self._output_LHC
-        return x_PLC + added_LPC.transpose(0, 1) + self._attention.project_output.bias
-
-
 class Block(nn.Module):
     """Attention over sites, attention over pairs, and a transition, each with a norm before and a residual."""
 
@@ -144,17 +108,31 @@ class Block(nn.Module):
 
     def forward(self, tiles: list[Tensor]) -> None:
         """tiles: (P, L, C), some pairs each; replaced by those after the block."""
-        number = sum(map(len, tiles))
-        attention = OverPairs(self.over_pairs, number)
+        number, attention = sum(map(len, tiles)), self.over_pairs
+        kept: list[Tensor] | None = None if listener_for(attention.site) is None else []
+        sums: Sequence[Tensor] = ()
         start = 0
         for place, x_PLC in enumerate(tiles):
             tile = Tile("pair", start, number)
             tiles[place] = self.over_sites.add_over_sites(x_PLC, self.normalise_sites(x_PLC), tile)
-            attention.take(self.normalise_pairs(tiles[place]))
             start += len(x_PLC)
-        attention.finish()
+            # Sums of keys, queries and inputs over the pairs.
+            normed_PLC = self.normalise_pairs(tiles[place])
+            key_PLH, query_PLH = attention.keys(normed_PLC), attention.queries(normed_PLC)
+            if kept is not None:
+                kept.append(key_PLH)
+            summed_LHC = key_PLH.permute(1, 2, 0) @ normed_PLC.transpose(0, 1)
+            own = key_PLH.sum(0), query_PLH.sum(0), summed_LHC
+            sums = own if not sums else [a + b for a, b in zip(sums, own, strict=True)]
+        key_LH, query_LH, summed_LHC = sums
+        query_mean_LH = query_LH / number
+        output_LHC = attention.outputs(summed_LHC / key_LH.unsqueeze(-1))
+        if kept is not None:
+            hand_over(attention.site, (torch.cat(kept) / key_LH).permute(1, 2, 0).contiguous())
         for place, x_PLC in enumerate(tiles):
-            x_PLC = attention.add(x_PLC, self.normalise_pairs(x_PLC))
+            query_PLH = attention.queries(self.normalise_pairs(x_PLC))
+            added_LPC = (query_PLH / query_mean_LH).transpose(0, 1) @ output_LHC
+            x_PLC = x_PLC + added_LPC.transpose(0, 1) + attention.project_output.bias
             tiles[place] = x_PLC + self.contract(F.gelu(self.expand(self.normalise(x_PLC))))
 
 

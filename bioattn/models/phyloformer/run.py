@@ -150,7 +150,14 @@ class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
                 "trained on `simulate trees --deletions`)"
             )
         samples = _samples(given)
-        _check_memory(given, samples.lengths(0), self)
+        lengths, free = samples.lengths(0), free_memory() if self.device.type == "cpu" else None
+        needed = int(COPIES * 4 * lengths[PAIRS] * lengths[SITES] * self.config.channels)
+        if free is not None and needed > free:
+            raise BioattnError(
+                f"{given.source.path}: {counted(lengths[PAIRS], 'pair')} of sequences × "
+                f"{counted(lengths[SITES], 'site')} need about {human_bytes(needed)} of memory, "
+                f"{human_bytes(free)} are free; give it fewer sequences or sites, or take a larger machine"
+            )
         codes_NL = torch.from_numpy(alignment_codes(given.alignment, self.config.alphabet))
         with ExitStack() as stack:
             stack.enter_context(torch.inference_mode())
@@ -214,18 +221,6 @@ def _check(given: Given, alphabet: PhylogenyAlphabet) -> None:
                 "it out"
             )
         seen[name] = row
-
-
-def _check_memory(given: Given, lengths: Mapping[str, int], loaded: LoadedPhyloformer) -> None:
-    """Raises: BioattnError with the estimate where there is too little."""
-    free = free_memory() if loaded.device.type == "cpu" else None
-    needed = int(COPIES * 4 * lengths[PAIRS] * lengths[SITES] * loaded.config.channels)
-    if free is not None and needed > free:
-        raise BioattnError(
-            f"{given.source.path}: {counted(lengths[PAIRS], 'pair')} of sequences × "
-            f"{counted(lengths[SITES], 'site')} need about {human_bytes(needed)} of memory, "
-            f"{human_bytes(free)} are free; give it fewer sequences or sites, or take a larger machine"
-        )
 
 
 def _samples(given: Given) -> Samples:

@@ -1,7 +1,7 @@
 """Trees as arrays, from distances (through scikit-bio), and from and to Newick."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,35 +29,33 @@ def require_scikit_bio() -> None:
 
 def neighbour_joining(names: Sequence[str], distances_NN: NDArray[np.float64]) -> str:
     """The tree of Saitou & Nei (1987) as Newick; negative branch lengths are 0."""
-    from skbio import DistanceMatrix
     from skbio.tree import nj
 
-    if len(names) == 2:
-        return _of_two(names, distances_NN)
-    return _newick(nj(DistanceMatrix(distances_NN, _ids(names)), neg_as_zero=True), names) + ";\n"
+    return _by_scikit_bio(names, distances_NN, lambda matrix: nj(matrix, neg_as_zero=True))
 
 
 def balanced_minimum_evolution(names: Sequence[str], distances_NN: NDArray[np.float64]) -> str:
     """A tree of least balanced length (Desper & Gascuel 2002) as Newick: sequences added one by one, then
     interchanges of nearest neighbours while they shorten it; negative branch lengths are 0."""
-    from skbio import DistanceMatrix
     from skbio.tree import bme, nni
 
+    def build(matrix: Any) -> Any:
+        tree = bme(matrix, neg_as_zero=True, parallel=False)
+        return tree if len(names) == 3 else nni(tree, matrix, neg_as_zero=True)
+
+    return _by_scikit_bio(names, distances_NN, build)
+
+
+def _by_scikit_bio(
+    names: Sequence[str], distances_NN: NDArray[np.float64], build: Callable[[Any], Any]
+) -> str:
+    from skbio import DistanceMatrix
+
     if len(names) == 2:
-        return _of_two(names, distances_NN)
-    matrix = DistanceMatrix(distances_NN, _ids(names))
-    tree = bme(matrix, neg_as_zero=True, parallel=False)
-    return _newick(tree if len(names) == 3 else nni(tree, matrix, neg_as_zero=True), names) + ";\n"
-
-
-def _ids(names: Sequence[str]) -> list[str]:
-    """Numbers: names may be anything."""
-    return [str(number) for number in range(len(names))]
-
-
-def _of_two(names: Sequence[str], distances_NN: NDArray[np.float64]) -> str:
-    half = distances_NN[0, 1] / 2
-    return f"({','.join(f'{newick_label(name)}:{half:.7g}' for name in names)});\n"
+        half = distances_NN[0, 1] / 2
+        return f"({','.join(f'{newick_label(name)}:{half:.7g}' for name in names)});\n"
+    # Numbers, as names may be anything.
+    return _newick(build(DistanceMatrix(distances_NN, [*map(str, range(len(names)))])), names) + ";\n"
 
 
 def _newick(node: Any, names: Sequence[str]) -> str:
