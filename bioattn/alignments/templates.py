@@ -12,22 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn import __version__
 from bioattn.alignments.alphabet import UNKNOWN, aatype_codes, msa_codes
 from bioattn.alignments.rows import centre_on_query, find_name
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import require_proteins
 from bioattn.formats.alignment_file import read_alignment
+from bioattn.io.dataset_file import DatasetKind
 from bioattn.io.files import check_output, sha256_of
-from bioattn.io.hdf5 import (
-    hdf5_file,
-    open_hdf5,
-    other_format,
-    put_array,
-    set_attribute,
-    strings,
-    text_attribute,
-)
+from bioattn.io.hdf5 import hdf5_file, put_array, set_attribute, strings, text_attribute
 from bioattn.structures.chain import (
     Chain,
     align_chain,
@@ -39,8 +31,9 @@ from bioattn.structures.chain import (
 from bioattn.structures.ideal_geometry import ATOM37
 from bioattn.text import counted, percentage, quoted
 
-TEMPLATES_FORMAT = "bioattn-templates"
-FORMAT_VERSION = 1
+TEMPLATES = DatasetKind(
+    name="file of templates", format="bioattn-templates", version=1, command="bioattn prepare templates"
+)
 NOT_ALIGNED = 21
 """`aatype` of a residue of the query that no residue of the template is aligned to."""
 
@@ -73,14 +66,7 @@ class Templates:
 def write_templates(path: Path, templates: Templates) -> None:
     """Write the file whole or not at all. Raises: BioattnError when it cannot be written."""
     with hdf5_file(path) as file:
-        for name, value in (
-            ("format", TEMPLATES_FORMAT),
-            ("format_version", FORMAT_VERSION),
-            ("generated_by", f"bioattn {__version__}"),
-            ("query", templates.query),
-            ("sequence", templates.letters),
-        ):
-            set_attribute(file, name, value)
+        TEMPLATES.write_attributes(file, query=templates.query, sequence=templates.letters)
         for name, values, words in (
             ("name", templates.names, "structure and chain"),
             ("coverage", templates.coverage, "part of the query's residues that are aligned"),
@@ -98,12 +84,8 @@ def read_templates(path: Path) -> Templates:
 
     Raises: FormatError when it is another file, of another version, damaged, or its arrays do not fit each other.
     """
-    with open_hdf5(path) as file:
-        kind = text_attribute(file, "format")
-        if kind != TEMPLATES_FORMAT:
-            raise other_format(path, "file of `bioattn prepare templates`", kind, TEMPLATES_FORMAT)
-        if (version := int(file.attrs.get("format_version", 0))) != FORMAT_VERSION:
-            raise FormatError(f"{path}: has format version {version}, this bioattn reads {FORMAT_VERSION}")
+    with TEMPLATES.open(path) as arrays:
+        file = arrays.file
         found = Templates(
             query=text_attribute(file, "query") or "",
             letters=text_attribute(file, "sequence") or "",

@@ -16,14 +16,17 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.rr import read_rr
+from bioattn.io.dataset_file import DatasetKind
 from bioattn.io.files import read_json
-from bioattn.io.hdf5 import open_hdf5, other_format, text_attribute
+from bioattn.io.hdf5 import text_attribute
 from bioattn.structures.chain import read_chain
 
 LOGGER = logging.getLogger("bioattn")
-DISTOGRAM_FORMAT = "bioattn-distogram"
-REPRESENTATIONS_FORMAT = "bioattn-representations"
-FORMAT_VERSION = 1
+_COMMAND = "bioattn run evoformer"
+DISTANCES = DatasetKind(name="distogram", format="bioattn-distogram", version=1, command=_COMMAND)
+REPRESENTATIONS = DatasetKind(
+    name="file of representations", format="bioattn-representations", version=1, command=_COMMAND
+)
 DISTOGRAM = "distogram.h5"
 _ROWS_AT_ONCE = 64
 
@@ -59,16 +62,8 @@ def read_distances(path: Path, *, with_entropy: bool = False) -> Distances:
     """
     if path.is_dir():
         path = path / DISTOGRAM
-    with open_hdf5(path) as file:
-        kind = text_attribute(file, "format")
-        if kind != DISTOGRAM_FORMAT:
-            advice = "`bioattn run evoformer` writes distogram.h5"
-            raise other_format(path, "distogram", kind, DISTOGRAM_FORMAT, advice)
-        if int(file.attrs.get("format_version", 0)) != FORMAT_VERSION:
-            raise FormatError(
-                f"{path}: has format version {file.attrs.get('format_version')}, this bioattn reads "
-                f"{FORMAT_VERSION}"
-            )
+    with DISTANCES.open(path) as arrays:
+        file = arrays.file
         columns = file["column_i"][()].astype(np.int64) - 1
         return Distances(
             name=text_attribute(file, "id") or "",

@@ -3,14 +3,14 @@
 `docs/formats/evoformer-output.md` is the contract of predictions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from bioattn.alignments.templates import TEMPLATES_FORMAT, read_templates
+from bioattn.alignments.templates import TEMPLATES, read_templates
 from bioattn.errors import FormatError
 from bioattn.io.files import read_json
 from bioattn.io.hdf5 import open_hdf5, text_attribute
@@ -21,10 +21,9 @@ from bioattn.store.inspection import several_results, validate_members
 from bioattn.store.kinds import FileKind, Problem, Sample, folder_with, hdf5, shown_as
 from bioattn.structures.predictions import (
     ALIGNED_ERROR,
+    DISTANCES,
     DISTOGRAM,
-    DISTOGRAM_FORMAT,
-    FORMAT_VERSION,
-    REPRESENTATIONS_FORMAT,
+    REPRESENTATIONS,
     SCORES,
     read_aligned_error,
     read_distances,
@@ -138,34 +137,25 @@ def _validate_arrays(path: Path, _progress: Progress) -> list[Problem]:
     """Problems of a file of distances or representations: shapes, NaN and infinite values, probabilities that do
     not sum to 1."""
     with open_hdf5(path) as file:
-        return list(_problems(file))
-
-
-def _problems(file: h5py.File) -> Iterator[Problem]:
-    version = int(file.attrs.get("format_version", 0))
-    if version != FORMAT_VERSION:
-        yield Problem("", f"has format version {version}, this bioattn reads {FORMAT_VERSION}")
-        return
-    is_distogram = text_attribute(file, "format") == DISTOGRAM_FORMAT
-    required = [*_SCALES, *(_OF_DISTOGRAM if is_distogram else ())]
-    if missing := [Problem(name, "is missing") for name in required if name not in file]:
-        yield from missing
-        return
-    size = len(file["column_i"])
-    for name, node in file.items():
-        if node.ndim < 2:
-            continue
-        if is_distogram and node.shape[:2] != (size, size):
-            yield Problem(name, f"has shape {node.shape} for {size} columns")
-            continue
-        for start in range(0, len(node), _ROWS_AT_ONCE):
-            part = node[start : start + _ROWS_AT_ONCE]
-            if not np.isfinite(part).all():
-                yield Problem(name, "holds NaN or infinite values")
-                break
-            if name == "probability" and np.any(np.abs(part.sum(-1) - 1) > _TOLERANCE):
-                yield Problem(name, f"does not sum to 1 in rows {start} and on")
-                break
+        is_distogram = text_attribute(file, "format") == DISTANCES.format
+    with (DISTANCES if is_distogram else REPRESENTATIONS).open(path) as arrays:
+        file, required = arrays.file, [*_SCALES, *(_OF_DISTOGRAM if is_distogram else ())]
+        if missing := [Problem(name, "is missing") for name in required if name not in file]:
+            return missing
+        size, problems = len(file["column_i"]), []
+        for name, node in file.items():
+            if is_distogram and node.ndim > 1 and node.shape[:2] != (size, size):
+                problems.append(Problem(name, f"has shape {node.shape} for {size} columns"))
+                continue
+            for start in range(0, len(node) if node.ndim > 1 else 0, _ROWS_AT_ONCE):
+                part = node[start : start + _ROWS_AT_ONCE]
+                if not np.isfinite(part).all():
+                    problems.append(Problem(name, "holds NaN or infinite values"))
+                    break
+                if name == "probability" and np.any(np.abs(part.sum(-1) - 1) > _TOLERANCE):
+                    problems.append(Problem(name, f"does not sum to 1 in rows {start} and on"))
+                    break
+        return problems
 
 
 FILE_KINDS: Sequence[FileKind] = (
@@ -208,7 +198,7 @@ FILE_KINDS: Sequence[FileKind] = (
     FileKind(
         name="distogram",
         title="predicted distances",
-        matches=hdf5(DISTOGRAM_FORMAT),
+        matches=hdf5(DISTANCES.format),
         describe=describe_arrays,
         read=lambda path: read_distances(path, with_entropy=True),
         validate=_validate_arrays,
@@ -216,14 +206,14 @@ FILE_KINDS: Sequence[FileKind] = (
     FileKind(
         name="templates",
         title="templates for an MSA/pair model",
-        matches=hdf5(TEMPLATES_FORMAT),
+        matches=hdf5(TEMPLATES.format),
         describe=_describe_templates,
         read=read_templates,
     ),
     FileKind(
         name="representations",
         title="representations of an MSA/pair model",
-        matches=hdf5(REPRESENTATIONS_FORMAT),
+        matches=hdf5(REPRESENTATIONS.format),
         describe=describe_arrays,
         validate=_validate_arrays,
     ),

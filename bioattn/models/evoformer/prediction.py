@@ -29,6 +29,7 @@ from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.formats.structure_output import PdbRoomError, write_mmcif, write_pdb
 from bioattn.inference.alignment_inputs import InputFile
 from bioattn.inference.passes import require_finite
+from bioattn.io.dataset_file import DatasetKind
 from bioattn.io.files import text_output, write_json
 from bioattn.io.hdf5 import create_array, hdf5_file, put_array, set_attribute
 from bioattn.models.evoformer.config import Representation
@@ -47,11 +48,10 @@ from bioattn.store.schema import Samples
 from bioattn.structures.ideal_geometry import predicted_residues
 from bioattn.structures.predictions import (
     ALIGNED_ERROR,
+    DISTANCES,
     DISTOGRAM,
-    DISTOGRAM_FORMAT,
-    FORMAT_VERSION,
     MAX_ALIGNED_ERROR,
-    REPRESENTATIONS_FORMAT,
+    REPRESENTATIONS,
     SCORES,
 )
 from bioattn.system.progress import Progress
@@ -250,12 +250,12 @@ def target_numbers(alignment: Alignment) -> list[int | None]:
 
 CONTACTS_RR = "contacts.rr"
 CONTACTS_TABLE = "contacts.tsv"
-REPRESENTATIONS = "representations.h5"
+REPRESENTATIONS_FILE = "representations.h5"
 STRUCTURE_PDB = "structure.pdb"
 STRUCTURE_MMCIF = "structure.cif"
 PREDICTION_FILES = frozenset(
     {
-        *(CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM, REPRESENTATIONS),
+        *(CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM, REPRESENTATIONS_FILE),
         *(STRUCTURE_PDB, STRUCTURE_MMCIF, ALIGNED_ERROR, SCORES),
     }
 )
@@ -357,11 +357,11 @@ def write_prediction(
         _write_distogram(folder / DISTOGRAM, subject, prediction)
         written += [CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM]
     if prediction.representations:
-        with hdf5_file(folder / REPRESENTATIONS) as file:
-            scales = _begin(file, REPRESENTATIONS_FORMAT, subject)
+        with hdf5_file(folder / REPRESENTATIONS_FILE) as file:
+            scales = _begin(file, REPRESENTATIONS, subject)
             for name, array in prediction.representations.items():
                 _put_representation(file, name, array, scales)
-        written.append(REPRESENTATIONS)
+        written.append(REPRESENTATIONS_FILE)
     if prediction.atom37 is not None and prediction.plddt is not None:
         # A column where the target has a gap is no residue of it.
         kept = [place for place, number in enumerate(subject.numbers) if number is not None]
@@ -443,7 +443,7 @@ def _write_distogram(path: Path, subject: PreparedAlignment, prediction: Predict
     assert prediction.distogram is not None
     assert prediction.bin_edges is not None
     with hdf5_file(path) as file:
-        scales = _begin(file, DISTOGRAM_FORMAT, subject)
+        scales = _begin(file, DISTANCES, subject)
         edges = _scale(file, "bin_edge", prediction.bin_edges, "Å between two distance bins")
         set_attribute(edges, "units", "angstrom")
         bins = _scale(
@@ -479,19 +479,18 @@ def _put_representation(
     _pairs(file, str(name), array, axes, f"{name} representation")
 
 
-def _begin(file: h5py.File, kind: str, subject: PreparedAlignment) -> tuple[h5py.Dataset, h5py.Dataset]:
+def _begin(
+    file: h5py.File, kind: DatasetKind, subject: PreparedAlignment
+) -> tuple[h5py.Dataset, h5py.Dataset]:
     """Attributes and column scales that both files have."""
-    for name, value in (
-        ("format", kind),
-        ("format_version", FORMAT_VERSION),
-        ("generated_by", f"bioattn {__version__}"),
-        ("id", subject.source.name),
-        ("target", subject.target),
-        ("sequence", subject.letters),
-        ("model_sha256", subject.model_sha256),
-        ("input_sha256", subject.sha256),
-    ):
-        set_attribute(file, name, value)
+    kind.write_attributes(
+        file,
+        id=subject.source.name,
+        target=subject.target,
+        sequence=subject.letters,
+        model_sha256=subject.model_sha256,
+        input_sha256=subject.sha256,
+    )
     columns = (subject.columns + 1).astype(np.int32)
     words = "match column of the alignment, from 1"
     scales = (_scale(file, "column_i", columns, words), _scale(file, "column_j", columns, words))
