@@ -176,6 +176,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
 
 def _run_models(settings: EvoformerRun, running: Running) -> RunReport:
     from bioattn.inference.folders import folder_of_results
+    from bioattn.structures.predictions import SCORES
 
     output = settings.output
     names = [path.resolve().name.removesuffix(".npz").removesuffix(".pt") for path in settings.model]
@@ -183,40 +184,36 @@ def _run_models(settings: EvoformerRun, running: Running) -> RunReport:
         raise SettingsError(f"--model and --parameters: two models are called alike ({', '.join(names)})")
     if settings.attention or settings.shard:
         raise SettingsError("--attention and --shard are for one model; give one --parameters")
+    sentences = []
     with folder_of_results(output):
         reports = [
             run(replace(settings, model=(path,), output=output / name), running)
             for path, name in zip(settings.model, names, strict=True)
         ]
-        ranked = _rank(output, names, list(reports[0].inputs))
+        # The models of each alignment by mean pLDDT, as AlphaFold ranks them for monomers.
+        with text_output(output / "ranking.tsv") as file:
+            file.write("alignment\trank\tmodel\tmean_plddt\tptm\n")
+            for name in reports[0].inputs:
+                places = {model: (output / model / SCORES, output / model / name / SCORES) for model in names}
+                scores = {
+                    model: read_json(path) for model in names for path in places[model] if path.is_file()
+                }
+                order = sorted(scores, key=lambda model: -(scores[model].get("mean_plddt") or 0))
+                for rank, model in enumerate(order, start=1):
+                    plddt, ptm = (scores[model].get(key) for key in ("mean_plddt", "ptm"))
+                    file.write(f"{name}\t{rank}\t{model}\t{plddt or ''}\t{ptm or ''}\n")
+                if order and (best := scores[order[0]].get("mean_plddt")):
+                    sentences.append(f"{name}: {order[0]} ranks first with a mean pLDDT of {best:.1f}")
     failed = [name for name, report in zip(names, reports, strict=True) if report.failure]
     return RunReport(
         *(sentence for report in reports for sentence in report.sentences),
-        *ranked,
+        *sentences,
+        f"wrote {output / 'ranking.tsv'}",
         failure=f"alignments failed with {listed(failed)}; the reasons stand above" if failed else None,
         inputs=reports[0].inputs,
         outputs=[output],
         models=[report.figures for report in reports],
     )
-
-
-def _rank(output: Path, models: Sequence[str], alignments: Sequence[str]) -> list[str]:
-    """Rank the models of each alignment, as AlphaFold does for monomers; returns what is to be said of it."""
-    from bioattn.structures.predictions import SCORES
-
-    sentences = []
-    with text_output(output / "ranking.tsv") as file:
-        file.write("alignment\trank\tmodel\tmean_plddt\tptm\n")
-        for name in alignments:
-            places = {model: (output / model / SCORES, output / model / name / SCORES) for model in models}
-            scores = {model: read_json(path) for model in models for path in places[model] if path.is_file()}
-            order = sorted(scores, key=lambda model: -(scores[model].get("mean_plddt") or 0))
-            for rank, model in enumerate(order, start=1):
-                plddt, ptm = (scores[model].get(key) for key in ("mean_plddt", "ptm"))
-                file.write(f"{name}\t{rank}\t{model}\t{plddt or ''}\t{ptm or ''}\n")
-            if order and (best := scores[order[0]].get("mean_plddt")):
-                sentences.append(f"{name}: {order[0]} ranks first with a mean pLDDT of {best:.1f}")
-    return [*sentences, f"wrote {output / 'ranking.tsv'}"]
 
 
 def _attention(settings: EvoformerRun) -> "AttentionOptions | None":

@@ -60,18 +60,17 @@ class AlignmentHeadScorer:
         self.items = [family.protein.id for family in self._families]
 
     def importance(self, silenced: Collection[Head] = ()) -> dict[Head, NDArray[np.float64]]:
-        """|∂ loss / ∂ mask| of every head for every protein.
+        """|∂ loss / ∂ mask| of every head for every protein. silenced: none, as no such model is pruned.
 
         Raises: BioattnError when a protein has no two residues in the structure, or the model predicts no
         distances.
         """
         families = watched(self._progress, "head importance", self._families)
-        gradients = [self._gradients(family, silenced) for family in families]
+        gradients = [self._gradients(family) for family in families]
         return {
             (name, head): np.array([gradients_H[name][place] for gradients_H in gradients])
             for name, site in self.sites.items()
             for place, head in enumerate(site.heads)
-            if (name, head) not in silenced
         }
 
     def overall(self, by_item: NDArray[np.float64]) -> float:
@@ -90,9 +89,7 @@ class AlignmentHeadScorer:
         alignment = family.inputs(model.inputs, covariance=bool(model.config.pair_features))
         return alignment.sample(SEED, 0).to(model.device)
 
-    def _gradients(
-        self, family: TrainingFamily, silenced: Collection[Head]
-    ) -> dict[str, NDArray[np.float64]]:
+    def _gradients(self, family: TrainingFamily) -> dict[str, NDArray[np.float64]]:
         """|∂ loss / ∂ mask| for one protein, by site, (H,)."""
         model, inputs = self._model, self._inputs(family)
         distances_RR = torch.from_numpy(distances(family.protein.cb[family.columns])).to(model.device)
@@ -101,11 +98,7 @@ class AlignmentHeadScorer:
                 f"protein {family.protein.id!r}: fewer than two columns have a residue in the structure"
             )
         masks = {
-            name: torch.tensor(
-                [float((name, head) not in silenced) for head in site.heads],
-                device=model.device,
-                requires_grad=True,
-            )
+            name: torch.ones(site.num_heads, device=model.device, requires_grad=True)
             for name, site in self.sites.items()
         }
         with torch.enable_grad(), masked_heads(model.model, masks):

@@ -52,11 +52,9 @@ def estimate_memory(
     pairs = columns * columns
     msa, pair = rows * columns * config.msa_channels, pairs * config.pair_channels
     # Numbers per cell that wait for a sum over rows: factors of the outer product; of tied rows what is centred.
-    factors = columns * (
-        4 * config.msa_channels if config.tied_row_heads else 3 * config.outer_product_channels
-    )
-    extra_factors = columns * (
-        4 * config.extra_msa_channels if config.tied_row_heads else 3 * config.outer_product_channels
+    factors, extra_factors = (
+        columns * (4 * channels if config.tied_row_heads else 3 * config.outer_product_channels)
+        for channels in (config.msa_channels, config.extra_msa_channels)
     )
     whole = device != "cpu"
 
@@ -117,22 +115,16 @@ def plan_memory(
     Raises: BioattnError with the estimate when there is too little memory whatever the size of tiles.
     """
     free = int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else free_memory()
-    choices: list[int | None] = [chunk]
-    if chunk is None:
-        choices += SMALL_TILES
+    choices = [chunk, *SMALL_TILES] if chunk is None else [chunk]
     needed, estimate = 0, partial(estimate_memory, config, sizes, device=device.type)
     for choice in choices:
         needed = estimate(chunk=choice, num_templates=num_templates, attention=attention)
         if free is None or needed <= free:
-            LOGGER.info(
-                f"needs about {human_bytes(needed)} of memory beside the model"
-                + ("" if free is None else f", {human_bytes(free)} are free")
-                + (
-                    ""
-                    if choice is None or choice == chunk
-                    else f": layers take {counted(choice, 'row')} at a time (--chunk)"
-                )
+            room = "" if free is None else f", {human_bytes(free)} are free"
+            tiles = (
+                f": layers take {counted(choice, 'row')} at a time (--chunk)" if choice and not chunk else ""
             )
+            LOGGER.info(f"needs about {human_bytes(needed)} of memory beside the model{room}{tiles}")
             with tiles_of_at_most(choice):
                 yield
             return

@@ -430,11 +430,11 @@ class AlignmentRunner:
         """
         prepared.tell(predicts_atoms=self.model.config.structure_module is not None)
         inputs, num_templates = prepared.inputs, len(prepared.template_names)
-        config, columns = self.model.config, len(inputs.columns)
-        passes = self.settings.inputs.num_samples * (1 + self.settings.inputs.num_recycles) * self.remaining
+        settings, device, config = self.settings, self.model.device, self.model.config
+        columns = len(inputs.columns)
+        passes = settings.inputs.num_samples * (1 + settings.inputs.num_recycles) * self.remaining
         cells = config.num_blocks * columns * (columns + inputs.num_clusters)
         cells += config.num_extra_msa_blocks * columns * (columns + inputs.num_extra)
-        settings, device = self.settings, self.model.device
         compiled = compile_blocks(self.model.model, settings.compile, device, passes * cells)
         self.kernels |= use_kernels(
             settings.kernels,
@@ -446,28 +446,25 @@ class AlignmentRunner:
         with ExitStack() as stack:
             receiver = None
             if attention is not None:
-                receiver = stack.enter_context(attention.sample(prepared.sample(self.settings.seed)))
-            stack.enter_context(
-                plan_memory(
-                    self.model.config,
-                    self.model.device,
-                    AlignmentSizes(
-                        inputs.num_clusters + num_templates, inputs.num_extra, len(inputs.columns)
-                    ),
-                    self.settings.chunk,
-                    num_templates=num_templates,
-                    attention=attention is not None,
-                    source=str(prepared.source.path),
-                )
+                receiver = stack.enter_context(attention.sample(prepared.sample(settings.seed)))
+            memory = plan_memory(
+                config,
+                device,
+                AlignmentSizes(inputs.num_clusters + num_templates, inputs.num_extra, columns),
+                settings.chunk,
+                num_templates=num_templates,
+                attention=attention is not None,
+                source=str(prepared.source.path),
             )
+            stack.enter_context(memory)
             return predict(
                 self.model.model,
                 inputs,
-                seed=self.settings.seed,
+                seed=settings.seed,
                 progress=self.progress,
                 request=request,
                 description=prepared.source.name,
-                representations=self.settings.representations,
+                representations=settings.representations,
                 receiver=receiver,
                 sites=() if attention is None else attention.site_names,
             )
