@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.alignment import LOWER, Alignment
-from bioattn.formats.alignment_rows import (
+from bioattn.formats.alignment import (
+    LOWER,
     WHITE_SPACE,
+    Alignment,
     RawRows,
     has_dots_in_match_columns,
     match_columns_by_case,

@@ -18,7 +18,7 @@ from bioattn.choices import Reduction, matching_sites, not_there, require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.formats.structure_output import ResidueKey, require_structure_name, write_bfactors
+from bioattn.formats.structure_file import ResidueKey, require_structure_name, write_bfactors
 from bioattn.interpret.choices import ScriptFormat
 from bioattn.io.files import text_output
 from bioattn.store.reader import Attention, SiteInfo, open_attention

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import write_a3m
-from bioattn.formats.structure_output import CHAIN, StructureResidue, write_pdb
+from bioattn.formats.structure_file import CHAIN, StructureResidue, write_pdb
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.settings import require

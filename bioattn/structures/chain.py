@@ -26,7 +26,7 @@ from Bio.Data.PDBData import protein_letters_3to1, protein_letters_3to1_extended
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.structure_input import AUTHOR_KEY, atom_column, is_mmcif, read_block, residue_number
+from bioattn.formats.structure_file import AUTHOR_KEY, atom_column, is_mmcif, read_block, residue_number
 from bioattn.io.files import decompression_errors, open_bytes
 from bioattn.structures.ideal_geometry import ATOM37
 from bioattn.text import counted, quoted

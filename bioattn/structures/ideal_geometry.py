@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.formats.structure_output import StructureResidue
+from bioattn.formats.structure_file import StructureResidue
 
 # fmt: off
 ATOM37 = (

@@ -17,7 +17,7 @@ from bioattn.errors import FormatError, SettingsError
 from bioattn.figures.alignments import read_arcs
 from bioattn.figures.plot import PICTURES, _function, plot
 from bioattn.formats.meme import Motif, write_meme
-from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
+from bioattn.formats.structure_file import StructureResidue, write_mmcif, write_pdb
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.motifs.motif_folder import read_motif_export
 from bioattn.models.evoformer.sites import alignment_site

@@ -21,7 +21,7 @@ from bioattn.figures.structures import (
     expected_and_true,
 )
 from bioattn.formats.rr import write_rr
-from bioattn.formats.structure_output import StructureResidue, write_pdb
+from bioattn.formats.structure_file import StructureResidue, write_pdb
 from bioattn.structures.contacts import contact_scores
 from bioattn.structures.predictions import Distances, read_distances
 from tests.making import compact_walk, write_small_prediction

@@ -9,7 +9,7 @@ import pytest
 from Bio.Data.IUPACData import protein_letters_1to3
 from Bio.PDB.PDBParser import PDBParser
 
-from bioattn.formats.structure_output import ResidueKey
+from bioattn.formats.structure_file import ResidueKey
 from bioattn.interpret.alignment_maps import ResidueLine, paint_structure, write_script
 from bioattn.interpret.choices import ScriptFormat
 from bioattn.models.evoformer.sites import alignment_site

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
+from bioattn.formats.structure_file import StructureResidue, write_mmcif, write_pdb
 from bioattn.store.inspection import as_json, as_text, inspect_file, validate_file
 from bioattn.store.kinds import file_kinds
 from bioattn_cli.main import main

@@ -26,7 +26,7 @@ from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.rr import ranked_pairs, write_rr
-from bioattn.formats.structure_output import PdbRoomError, write_mmcif, write_pdb
+from bioattn.formats.structure_file import PdbRoomError, write_mmcif, write_pdb
 from bioattn.inference.alignment_inputs import InputFile
 from bioattn.inference.passes import require_finite
 from bioattn.io.dataset_file import DatasetKind

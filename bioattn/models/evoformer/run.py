@@ -4,7 +4,7 @@ The schema of the folder stands in `docs/formats/model.md`.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +23,7 @@ from bioattn.choices import chosen
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_with_digest
+from bioattn.formats.tables import open_table
 from bioattn.inference.alignment_inputs import Given, InputFile, alignments_in
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folders import AttentionWriter
@@ -56,7 +57,6 @@ from bioattn.models.evoformer.sites import (
     template_site,
 )
 from bioattn.models.evoformer.stacks import compile_blocks
-from bioattn.models.evoformer.trained_on import most_alike, read_families
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
     LoadedModel,
@@ -67,6 +67,7 @@ from bioattn.models.model_folder import (
 from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
 from bioattn.store.schema import AttentionOptions, FileLayout
+from bioattn.structures.chain import aligned_residues, expected_alignments, protein_aligner, scorable
 from bioattn.structures.predictions import SCORES
 from bioattn.system.device import Compile, Kernels, Precision
 from bioattn.system.progress import SILENT, Progress
@@ -81,6 +82,11 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("bioattn")
 MODEL_TYPE = "evoformer"
+FAMILIES_TABLE = "families.tsv"
+ALIKE = 1e-3
+"""Local alignments of so high a score that chance gives of two sequences, below which these are alike."""
+GAP = -12
+"""Score of the first residue of a gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -477,6 +483,32 @@ class AlignmentRunner:
         for one in given:
             prepared = self.prepare(*one)
             yield prepared, self.compute(prepared, StopRequest(), attention)
+
+
+def read_families(folder: Path) -> dict[str, str]:
+    """Sequences by family; empty for a folder without the table. Raises: FormatError for a damaged one."""
+    path = folder / FAMILIES_TABLE
+    if not path.is_file():
+        return {}
+    table = open_table(path)
+    family, sequence = (table.column(name, FAMILIES_TABLE) for name in ("family", "sequence"))
+    return {cells[family]: cells[sequence] for _, cells in table.rows()}
+
+
+def most_alike(letters: str, families: Mapping[str, str]) -> tuple[str, float] | None:
+    """The family whose sequence is most like a query (gaps left out), and the share of equal residues among those
+    aligned; None where none is more alike than by chance."""
+    query = scorable(letters.replace("-", "").upper())
+    found = {
+        name: expected_alignments(query, scorable(known), opening=GAP) for name, known in families.items()
+    }
+    name = min(found, key=found.__getitem__, default="")
+    if not name or found[name] > ALIKE:
+        return None
+    known = scorable(families[name])
+    places, residues = aligned_residues(protein_aligner("local", GAP), query, known)
+    equal = sum(query[i] == known[j] for i, j in zip(places, residues, strict=True))
+    return name, equal / len(places)
 
 
 def write_evoformer_model(folder: Path, model: EvoformerModel, inputs: InputSettings) -> None:

@@ -8,21 +8,28 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import TEST, TRAIN, VALIDATION, open_contact_dataset
 from bioattn.alignments.couplings import FEATURE_NAMES
 from bioattn.errors import BioattnError
+from bioattn.formats.tables import write_table
 from bioattn.io.files import sha256_of
 from bioattn.io.settings import build, settings_error
 from bioattn.models.evoformer.config import SMALL_MODEL, EvoformerConfig, EvoformerTrainingConfig
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.evoformer.heads import sample_losses
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.run import load_evoformer_model, read_evoformer_config, write_evoformer_model
+from bioattn.models.evoformer.run import (
+    FAMILIES_TABLE,
+    load_evoformer_model,
+    read_evoformer_config,
+    write_evoformer_model,
+)
 from bioattn.models.evoformer.stacks import compile_blocks
-from bioattn.models.evoformer.trained_on import FAMILIES_TABLE, write_families
 from bioattn.models.evoformer.training_families import (
     Evaluation,
     Sample,
@@ -168,7 +175,10 @@ class EvoformerTask(Task, Training):
     def write(self, folder: Path) -> Sequence[str]:
         write_evoformer_model(folder, self.model, self.training.prediction_inputs)
         dataset = open_contact_dataset(self.settings.dataset)
-        write_families(folder, map(dataset.protein, self.families[TRAIN]))
+        proteins = map(dataset.protein, self.families[TRAIN])
+        rows = [(each.id, each.group, each.num_rows, letters_of(each.aatype)) for each in proteins]
+        table = pd.DataFrame(rows, columns=["family", "group", "rows", "sequence"])
+        write_table(folder / FAMILIES_TABLE, table)
         return (WEIGHTS, CONFIG, FAMILIES_TABLE)
 
     def record(self) -> dict[str, Any]:

@@ -21,8 +21,12 @@ from bioattn.models.evoformer.contact_probe import (
     shuffle_columns,
 )
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.run import load_evoformer_model, write_evoformer_model
-from bioattn.models.evoformer.trained_on import most_alike, read_families
+from bioattn.models.evoformer.run import (
+    load_evoformer_model,
+    most_alike,
+    read_families,
+    write_evoformer_model,
+)
 from bioattn.models.evoformer.training_families import simulated_family
 from bioattn.structures.predictions import read_scores
 from tests.making import bioattn, shaken, small_evoformer

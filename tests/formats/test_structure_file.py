@@ -10,7 +10,7 @@ from Bio.PDB.MMCIFParser import MMCIFParser
 from Bio.PDB.PDBParser import PDBParser
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.structure_output import (
+from bioattn.formats.structure_file import (
     ResidueKey,
     StructureResidue,
     write_bfactors,
