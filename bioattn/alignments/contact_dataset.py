@@ -27,6 +27,8 @@ from bioattn.text import quoted, some
 CONTACT_DATASET = DatasetKind(
     name="contact dataset", format="bioattn-contact-dataset", version=2, command="bioattn prepare contacts"
 )
+_FOLDER = "alignments/{:06d}"
+"""The HDF5 group of a protein."""
 TRAIN, VALIDATION, TEST = 0, 1, 2
 SPLIT_NAMES = ("train", "validation", "test")
 
@@ -119,32 +121,28 @@ class ContactDataset:
         content.
         """
         with damage_named(self.path), h5py.File(self.path, "r") as file:
-            protein = self._read(DatasetArrays(self.path, file), index)
+            arrays, folder = DatasetArrays(self.path, file), _FOLDER.format(index)
+            msa = arrays.get(f"{folder}/residues", "u1")
+            shape = (int(self.num_rows[index]), int(self.num_columns[index]))
+            if msa.shape != shape:
+                raise FormatError(
+                    f"{self.path}: /{folder}/residues has shape {msa.shape}, the table says {shape}"
+                )
+            places = arrays.get(f"{folder}/deletions", "i4")
+            protein = ContactProtein(
+                id=self.ids[index],
+                group=self.groups[index],
+                split=int(self.splits[index]),
+                chain=self.chains[index],
+                msa=msa,
+                deletions=csr_array((places[:, 2], (places[:, 0], places[:, 1])), shape=shape),
+                aatype=arrays.get(f"{folder}/aatype", "u1").astype(np.int32),
+                cb=arrays.get(f"{folder}/cb", "f4"),
+                residue_numbers=arrays.text(f"{folder}/residue_number"),
+            )
         if problem := _protein_problem(protein):
             raise FormatError(f"{self.path}: protein {protein.id!r}: {problem}; make the dataset again")
         return protein
-
-    def _read(self, arrays: DatasetArrays, index: int) -> ContactProtein:
-        folder = _protein_folder(index)
-        msa = arrays.get(f"{folder}/residues", "u1")
-        shape = (int(self.num_rows[index]), int(self.num_columns[index]))
-        if msa.shape != shape:
-            raise FormatError(
-                f"{self.path}: /{folder}/residues has shape {msa.shape}, the table says {shape}"
-            )
-        places = arrays.get(f"{folder}/deletions", "i4")
-        deletions = csr_array((places[:, 2], (places[:, 0], places[:, 1])), shape=shape)
-        return ContactProtein(
-            id=self.ids[index],
-            group=self.groups[index],
-            split=int(self.splits[index]),
-            chain=self.chains[index],
-            msa=msa,
-            deletions=deletions,
-            aatype=arrays.get(f"{folder}/aatype", "u1").astype(np.int32),
-            cb=arrays.get(f"{folder}/cb", "f4"),
-            residue_numbers=arrays.text(f"{folder}/residue_number"),
-        )
 
 
 def open_contact_dataset(path: Path) -> ContactDataset:
@@ -187,7 +185,13 @@ def write_contact_dataset(path: Path, proteins: Iterable[ContactProtein], metada
                 problem = "the id comes twice"
             if problem is not None:
                 raise BioattnError(f"contact dataset: protein {protein.id!r}: {problem}")
-            _put_protein(file, len(texts), protein)
+            folder, sparse = _FOLDER.format(len(texts)), protein.deletions.tocoo()
+            places = np.stack([sparse.row, sparse.col, sparse.data], axis=1).astype("<i4")
+            put_array(file, f"{folder}/residues", protein.msa)
+            put_array(file, f"{folder}/deletions", places[np.lexsort((places[:, 1], places[:, 0]))])
+            put_array(file, f"{folder}/aatype", protein.aatype.astype(np.uint8))
+            put_array(file, f"{folder}/cb", protein.cb.astype("<f4"))
+            put_array(file, f"{folder}/residue_number", protein.residue_numbers)
             texts[protein.id] = protein.group, protein.chain
             numbers.append((protein.split, protein.num_rows, protein.num_columns, int(protein.mapped.sum())))
         if not texts:
@@ -202,17 +206,6 @@ def write_contact_dataset(path: Path, proteins: Iterable[ContactProtein], metada
         put_metadata(file, metadata)
         CONTACT_DATASET.write_attributes(file)
     return len(texts)
-
-
-def _put_protein(file: h5py.File, index: int, protein: ContactProtein) -> None:
-    folder = _protein_folder(index)
-    sparse = protein.deletions.tocoo()
-    places = np.stack([sparse.row, sparse.col, sparse.data], axis=1).astype("<i4")
-    put_array(file, f"{folder}/residues", protein.msa)
-    put_array(file, f"{folder}/deletions", places[np.lexsort((places[:, 1], places[:, 0]))])
-    put_array(file, f"{folder}/aatype", protein.aatype.astype(np.uint8))
-    put_array(file, f"{folder}/cb", protein.cb.astype("<f4"))
-    put_array(file, f"{folder}/residue_number", protein.residue_numbers)
 
 
 def validate_contact_dataset(path: Path) -> list[str]:
@@ -238,11 +231,6 @@ def split_groups(groups: Iterable[str], splits: Iterable[int]) -> list[str]:
     for group, split in zip(groups, splits, strict=True):
         sides.setdefault(group, set()).add(int(split))
     return [group for group, found in sides.items() if len(found) > 1]
-
-
-def _protein_folder(index: int) -> str:
-    """The HDF5 group of a protein."""
-    return f"alignments/{index:06d}"
 
 
 def _protein_problem(protein: ContactProtein) -> str | None:

@@ -63,11 +63,6 @@ class Preparation:
         self.steps.append(Step(name, before[0] - rows, before[1] - columns, rows, columns))
         self.alignment = alignment
 
-    def keep_rows(self, name: str, rows: NDArray[np.intp]) -> None:
-        """Record the step `name`, which keeps the rows at `rows`."""
-        all_stay = len(rows) == self.alignment.num_rows
-        self.replace(name, self.alignment if all_stay else self.alignment.select_rows(rows))
-
 
 def prepare_msa(
     source: Path,
@@ -172,7 +167,9 @@ def prepare_alignment(
 
     def keep(name: str, rows: NDArray[np.intp]) -> None:
         nonlocal codes
-        preparation.keep_rows(name, rows)
+        kept_all = len(rows) == len(codes)
+        alignment = preparation.alignment
+        preparation.replace(name, alignment if kept_all else alignment.select_rows(rows))
         codes = codes[rows]
 
     keep("duplicates", first_of_each(preparation.alignment.residues))

@@ -110,12 +110,6 @@ def write_pdb(path: Path, residues: Sequence[StructureResidue], title: str = PRE
     Raises: PdbRoomError when residues or atoms are more, or numbers or coordinates larger, than the format has
     room for; BioattnError when the file cannot be written.
     """
-    _check_room(path, residues)
-    with text_output(path) as file:
-        file.writelines(f"{line:<80}\n" for line in _pdb_lines(residues, title))
-
-
-def _check_room(path: Path, residues: Sequence[StructureResidue]) -> None:
     num_atoms = sum(len(residue.atoms) for residue in residues)
     # TER takes a serial number too.
     if num_atoms + 1 > _LARGEST_SERIAL or len(residues) > _LARGEST_SEQRES:
@@ -130,6 +124,8 @@ def _check_room(path: Path, residues: Sequence[StructureResidue]) -> None:
         least, most = _COORDINATES
         if any(not least < value < most for position in residue.atoms.values() for value in position):
             raise PdbRoomError(f"{where}: the PDB format has no room for its coordinates; write mmCIF")
+    with text_output(path) as file:
+        file.writelines(f"{line:<80}\n" for line in _pdb_lines(residues, title))
 
 
 def _pdb_lines(residues: Sequence[StructureResidue], title: str) -> Iterator[str]:

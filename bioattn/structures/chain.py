@@ -291,10 +291,12 @@ def _read_structure(path: Path) -> _Structure:
     try:
         atoms, method = _mmcif_atoms(text) if mmcif else _pdb_atoms(text)
     except _PARSER_ERRORS as error:
-        kind = "mmCIF" if mmcif else "PDB"
-        raise FormatError(
-            f"{path}: cannot be read as {kind} ({_reason(error)}); fetch the file again"
-        ) from error
+        kind, reason = "mmCIF" if mmcif else "PDB", " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, KeyError):
+            reason = f"it has no {error.args[0]}"
+        elif isinstance(error, IndexError):
+            reason = "a line or row of atoms ends early"
+        raise FormatError(f"{path}: cannot be read as {kind} ({reason}); fetch the file again") from error
     molecules = _molecules(atoms)
     chains = Counter(_name(molecule.atoms[0].chain) for molecule in molecules)
     proteins: dict[str, tuple[list[_Residue], _Molecule]] = {}
@@ -400,14 +402,6 @@ _FEWEST_WORDS = 6
 def _words(atoms: Sequence[_Atom]) -> set[tuple[str, str, str]]:
     names = [atom.residue for atom in atoms if atom.name == "CA"]
     return set(zip(names, names[1:], names[2:], strict=False))
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, KeyError):
-        return f"it has no {error.args[0]}"
-    if isinstance(error, IndexError):
-        return "a line or row of atoms ends early"
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _name(chain: str) -> str:

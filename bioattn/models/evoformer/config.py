@@ -60,10 +60,6 @@ class TemplateConfig:
         require(self, [each.name for each in fields(self)], lambda value: value >= 1, "be at least 1")
 
 
-MAY_BE_ZERO = ("num_extra_msa_blocks", "pair_features", "distogram_bins", "tied_row_heads")
-"""Settings that leave a part out when they are 0."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvoformerConfig:
     """Shape of an MSA/pair model; the defaults are those of AlphaFold 2."""
@@ -125,10 +121,11 @@ class EvoformerConfig:
     """Whether it is predicted which atoms an experiment resolves."""
 
     def __post_init__(self) -> None:
-        numbers = [each.name for each in fields(self) if type(getattr(self, each.name)) is int]
-        positive = [name for name in numbers if name not in MAY_BE_ZERO]
-        require(self, positive, lambda value: value >= 1, "be at least 1")
-        require(self, MAY_BE_ZERO, lambda value: value >= 0, "be at least 0")
+        numbers = {each.name for each in fields(self) if type(getattr(self, each.name)) is int}
+        # These leave a part out when they are 0.
+        may_be_zero = {"num_extra_msa_blocks", "pair_features", "distogram_bins", "tied_row_heads"}
+        require(self, sorted(numbers - may_be_zero), lambda value: value >= 1, "be at least 1")
+        require(self, sorted(may_be_zero), lambda value: value >= 0, "be at least 0")
         for channels, heads in (
             ("msa_channels", "msa_heads"),
             ("pair_channels", "pair_heads"),
@@ -170,8 +167,7 @@ class InputSettings:
     def __post_init__(self) -> None:
         counts = ("max_msa_clusters", "max_extra_msa", "num_samples")
         require(self, counts, lambda value: value >= 1, "be at least 1")
-        if self.num_recycles < 0:
-            raise SettingsError(f"num_recycles is {self.num_recycles}; it cannot be negative")
+        require(self, ("num_recycles",), lambda value: value >= 0, "be at least 0")
         shares = ("min_extra_share", "masked_fraction", "max_gap_column")
         require(self, shares, lambda value: 0 <= value <= 1, "be between 0 and 1")
 
@@ -227,17 +223,6 @@ ROUND_EXTRA_MSA = 1024
 PREDICTION_CLUSTERS, PREDICTION_EXTRA_MSA = 64, 4096
 """Rows a trained model is run with where an alignment has them: more than a training step has, as covariances are
 sums over rows."""
-
-AT_LEAST_ONE = (
-    "steps_per_round",
-    "families_per_step",
-    "max_msa_clusters",
-    "max_extra_msa",
-    "crop",
-    "prediction_samples",
-    "patience",
-)
-SHARES = ("masked_fraction", "average_decay", "warmup_fraction", "simulated_share", "any_target")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,18 +285,19 @@ class EvoformerTrainingConfig:
     """Whether `torch.compile` makes one program of a block; auto: on a GPU, where the work ahead pays for it."""
 
     def __post_init__(self) -> None:
-        require(self, AT_LEAST_ONE, lambda value: value >= 1, "be at least 1")
-        require(self, SHARES, lambda value: 0 <= value <= 1, "lie between 0 and 1")
+        sizes = ("families_per_step", "max_msa_clusters", "max_extra_msa", "crop", "prediction_samples")
+        counts = ("steps_per_round", *sizes, "patience")
+        require(self, counts, lambda value: value >= 1, "be at least 1")
+        shares = ("masked_fraction", "warmup_fraction", "simulated_share", "any_target")
+        require(self, shares, lambda value: 0 <= value <= 1, "lie between 0 and 1")
+        # An average that forgets nothing would stay at the first weights.
+        require(self, ("average_decay",), lambda value: 0 <= value < 1, "lie in [0, 1)")
         rates = ("learning_rate", "simulated_learning_rate", "gradient_clip")
         require(self, rates, lambda value: value > 0, "be above 0")
         numbers = [each.name for each in fields(self) if isinstance(getattr(self, each.name), int | float)]
         require(self, numbers, lambda value: value >= 0, "not be negative")
         if not self.total_steps:
             raise SettingsError("steps and simulated_steps are both 0; one of them must be at least 1")
-        if self.average_decay == 1:
-            raise SettingsError(
-                "average_decay is 1; an average that forgets nothing stays at the first weights"
-            )
         if (self.simulated_steps or self.simulated_share) and not self.simulated_families:
             raise SettingsError("simulated_families is 0; steps on simulated families need some")
 

@@ -104,14 +104,10 @@ class ModelInputs(NamedTuple):
         templates: TemplateInputs | None = None,
     ) -> "ModelInputs":
         """The NumPy features of `bioattn.alignments.input_features` as tensors on the CPU."""
-        tensors = {
-            name: torch.from_numpy(getattr(features, name)) for name in cls._fields if hasattr(features, name)
-        }
+        arrays = {name: getattr(features, name) for name in cls._fields if hasattr(features, name)}
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         return cls(
-            **{
-                name: tensor if tensor.is_floating_point() else tensor.long()
-                for name, tensor in tensors.items()
-            },
+            **{name: each if each.is_floating_point() else each.long() for name, each in tensors.items()},
             pair_feat=None if pair_feat is None else torch.from_numpy(pair_feat),
             templates=templates,
         )
