@@ -16,7 +16,7 @@ from bioattn.errors import Interrupted
 from bioattn.inference.alignment_inputs import find_alignments
 from bioattn.inference.folders import run_folders
 from bioattn.models.evoformer import prediction
-from bioattn.models.evoformer.run import AlignmentRunner, RunSettings, load_evoformer_model
+from bioattn.models.evoformer.run import AlignmentRunner, load_evoformer_model
 from bioattn.store.inspection import validate_file
 from bioattn.store.schema import AttentionOptions
 from bioattn.system.progress import Progress
@@ -138,7 +138,7 @@ def test_what_a_signal_ends_goes_on_to_the_same_results(trunk, folder, tmp_path)
     sources, several = find_alignments(folder)
     attention, options = tmp_path / "att.h5", AttentionOptions(reduce=Reduction.MEAN_ROWS)
     impatient = Impatient()
-    runner = AlignmentRunner(loaded, RunSettings(inputs=loaded.inputs), impatient)
+    runner = AlignmentRunner(model=loaded, inputs=loaded.inputs, progress=impatient)
     with pytest.raises(Interrupted, match=r"1 of 3 alignments finished: repeat .* --resume") as caught:
         run_folders(runner, command(tmp_path / "out", attention), sources, several=several, options=options)
     assert caught.value.exit_code == 130

@@ -88,8 +88,7 @@ class GatedAttention(nn.Module):
             gated_BNC = attended_BNC * torch.sigmoid(gate_BNC + self.gate_bias)
         else:
             gated_BNC = attended_BNC.mul_(gate_BNC.add_(self.gate_bias).sigmoid_())
-        update: Tensor = self.project_output(gated_BNC)
-        return update
+        return self.project_output(gated_BNC)
 
 
 def pair_bias(pair_RRC: Tensor, normalise: nn.LayerNorm, project: Projection) -> Tensor:
@@ -260,8 +259,7 @@ class TiedRowAttention(nn.Module):
             value_HRX = _columns_of_heads(value_TRX, self.site.num_heads)
             attended_HRX = maps_HRR.to(value_HRX.dtype) @ value_HRX
             attended_TRX = attended_HRX.unflatten(2, (len(rows_TRC), -1)).permute(2, 1, 0, 3).flatten(2)
-            attended: Tensor = self.project_output(attended_TRX * torch.sigmoid(gate_TRX))
-            return attended
+            return self.project_output(attended_TRX * torch.sigmoid(gate_TRX))
 
         return tiled(
             update, TILE_ELEMENTS, sliced=(msa_SRC,), whole=(maps_HRR,), parameters=self.parameters()
@@ -333,8 +331,7 @@ class MsaColumnGlobalAttention(nn.Module):
                 value=value_TSD,
             )
             attended_T1C = (weights_THS @ value_TSD).flatten(1).unsqueeze(1)
-            attended: Tensor = self.project_output(attended_T1C * torch.sigmoid(gate_TSC + self.gate_bias))
-            return attended
+            return self.project_output(attended_T1C * torch.sigmoid(gate_TSC + self.gate_bias))
 
         columns_RSC = msa_SRC.transpose(0, 1)
         return tiled(

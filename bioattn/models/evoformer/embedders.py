@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor, nn
 
+from bioattn.alignments.alphabet import NUM_MSA_CLASSES
 from bioattn.attention.operator import attention_weights
 from bioattn.attention.score import DotScore
 from bioattn.attention.site import Tile
@@ -67,13 +68,9 @@ class InputEmbedder(nn.Module):
 
         index_R = inputs.residue_index
         pair_RRC = tiled(update, TILE_ELEMENTS, sliced=(pair_RRC, index_R), whole=(index_R, columns))
-        if self.project_pair_features is not None:
+        if self.project_pair_features is not None and inputs.pair_feat is not None:
             pair_RRC += self.project_pair_features(inputs.pair_feat)
         return msa_SRC, pair_RRC
-
-
-NUM_CLASSES = 23
-"""20 amino acids, unknown, gap, mask."""
 
 
 class ExtraMsaEmbedder(nn.Module):
@@ -81,15 +78,15 @@ class ExtraMsaEmbedder(nn.Module):
 
     def __init__(self, config: EvoformerConfig) -> None:
         super().__init__()
-        self.project_extra_msa = linear(NUM_CLASSES + 2, config.extra_msa_channels)
+        self.project_extra_msa = linear(NUM_MSA_CLASSES + 2, config.extra_msa_channels)
 
     def forward(self, extra_msa_ER: Tensor, has_deletion_ER: Tensor, deletion_value_ER: Tensor) -> Tensor:
         """(E, R, C); extra_msa_ER: int64 0..22."""
         columns = self.project_extra_msa.weight.t()
         # Columns of the weight looked up: thousands of rows times 25 features would be larger than the result.
-        embedded_ERC = F.embedding(extra_msa_ER, columns[:NUM_CLASSES] + self.project_extra_msa.bias)
-        embedded_ERC.addcmul_(has_deletion_ER.unsqueeze(-1), columns[NUM_CLASSES])
-        return embedded_ERC.addcmul_(deletion_value_ER.unsqueeze(-1), columns[NUM_CLASSES + 1])
+        embedded_ERC = F.embedding(extra_msa_ER, columns[:NUM_MSA_CLASSES] + self.project_extra_msa.bias)
+        embedded_ERC.addcmul_(has_deletion_ER.unsqueeze(-1), columns[NUM_MSA_CLASSES])
+        return embedded_ERC.addcmul_(deletion_value_ER.unsqueeze(-1), columns[NUM_MSA_CLASSES + 1])
 
 
 NUM_DISTANCE_BINS = 15
@@ -251,8 +248,7 @@ class TemplatePointwiseAttention(nn.Module):
                 tile=Tile("residue", rows.start, len(pair_RRC)),
                 value=value,
             )
-            update_PRC: Tensor = self.project_output((weights_PRH1T @ value).flatten(-3))
-            return update_PRC
+            return self.project_output((weights_PRH1T @ value).flatten(-3))
 
         return tiled(
             update,

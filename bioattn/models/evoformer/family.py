@@ -141,25 +141,26 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
 
     # What loads torch, which takes seconds, comes after the mistakes that need none of it.
     from bioattn.inference.folders import run_folders
-    from bioattn.models.evoformer.run import AlignmentRunner, RunSettings, load_evoformer_model
+    from bioattn.models.evoformer.run import AlignmentRunner, load_evoformer_model
 
     device = running.device(settings.device, settings.threads)
     loaded = load_evoformer_model(weights, device, parameters.structure_layers)
     # What the model wants, unless the user wants something else.
     inputs = build(InputSettings, {**asdict(loaded.inputs), **settings.inputs}, settings.source("inputs"))
-    asked = RunSettings(
+    runner = AlignmentRunner(
+        model=loaded,
         inputs=inputs,
         query=settings.query,
         seed=settings.seed,
         precision=settings.precision,
         chunk=None if settings.chunk == "auto" else int(settings.chunk),
         compile=settings.compile,
-        kernels=settings.kernels,
-        alignments=len(sources),
+        kernel_choice=settings.kernels,
+        remaining=len(sources),
         representations=settings.representations,
         templates=templates,
+        progress=running.progress,
     )
-    runner = AlignmentRunner(loaded, asked, running.progress)
     return run_folders(
         runner,
         settings,

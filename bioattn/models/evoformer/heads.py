@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from bioattn.models.evoformer.layers import final_linear, relu_linear
 from bioattn.structures.contacts import CONTACT_DISTANCE, MIN_SEPARATION
 
-NUM_MSA_CLASSES = 23
-"""20 amino acids, unknown, gap, mask."""
 NUM_PLDDT_BINS = 50
 NUM_ALIGNED_ERROR_BINS = 64
 NUM_ATOMS = 37
@@ -50,8 +48,7 @@ class PlddtHead(nn.Module):
     def forward(self, single_RC: Tensor) -> Tensor:
         """(R, 50)."""
         hidden_RC = F.relu(self.first(self.normalise(single_RC.float())))
-        logits_RN: Tensor = self.project_bins(F.relu(self.second(hidden_RC)))
-        return logits_RN
+        return self.project_bins(F.relu(self.second(hidden_RC)))
 
 
 FIRST_EDGE, LAST_EDGE = 2.3125, 21.6875

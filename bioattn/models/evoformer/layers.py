@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,10 @@ from bioattn.attention.cpu import matmul
 
 class Projection(nn.Linear):
     """A linear layer that multiplies in the type of its weight, with the fastest available product."""
+
+    if TYPE_CHECKING:
+
+        def __call__(self, input: Tensor) -> Tensor: ...
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., inputs) → (..., outputs), in the weight's type."""

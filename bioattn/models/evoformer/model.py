@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from bioattn.alignments.alphabet import NUM_MSA_CLASSES
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.embedders import (
     ExtraMsaEmbedder,
@@ -20,7 +21,6 @@ from bioattn.models.evoformer.embedders import (
 from bioattn.models.evoformer.heads import (
     NUM_ALIGNED_ERROR_BINS,
     NUM_ATOMS,
-    NUM_MSA_CLASSES,
     LinearHead,
     PlddtHead,
 )

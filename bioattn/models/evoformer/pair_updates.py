@@ -118,8 +118,7 @@ class MapsToPairs(nn.Module):
         both_RRX = torch.stack([logs_HRR, logs_HRR.mT], dim=1).permute(2, 3, 0, 1).flatten(2)
 
         def update(_rows: slice, _pair_TRC: Tensor, both_TRX: Tensor) -> Tensor:
-            projected: Tensor = self.project_output(both_TRX)
-            return projected
+            return self.project_output(both_TRX)
 
         return tiled(
             update, TILE_ELEMENTS, sliced=(pair_RRC, both_RRX), parameters=self.project_output.parameters()

@@ -513,5 +513,4 @@ def _pairs(file: h5py.File, name: str, array: NDArray[np.float32], scales: Any, 
     for axis, scale in enumerate(scales):
         dataset.dims[axis].attach_scale(scale)
     set_attribute(dataset, "long_name", words)
-    for start in range(0, len(array), _ROWS_AT_ONCE):
-        dataset[start : start + _ROWS_AT_ONCE] = array[start : start + _ROWS_AT_ONCE]
+    dataset[...] = array

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -87,28 +87,6 @@ ALIKE = 1e-3
 """Local alignments of so high a score that chance gives of two sequences, below which these are alike."""
 GAP = -12
 """Score of the first residue of a gap."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
-    """What is asked of a run besides model and alignments."""
-
-    inputs: InputSettings
-    """How alignments are presented: those of the model, or what the user wants instead."""
-    query: str | None = None
-    """Name of the row that is the target and whose residues become the columns; None = row 1, all columns stay."""
-    seed: int = 0
-    precision: Precision = Precision.FP32
-    """With bf16 the weights of the given model's stacks are rounded, once and for all."""
-    chunk: int | None = None
-    """Rows or residues that layers take at a time, at most; None = what memory allows."""
-    compile: Compile = Compile.AUTO
-    kernels: Kernels = Kernels.AUTO
-    alignments: int = 1
-    """How many will be run."""
-    representations: tuple[Representation, ...] = ()
-    templates: Templates | None = None
-    """Of the one alignment's target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -251,21 +229,19 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
             inputs = replace(inputs, num_recycles=recycles)
         if max_msa_clusters is not None:
             inputs = replace(inputs, max_msa_clusters=max_msa_clusters)
-        settings = RunSettings(
+        # Precision rounds weights in place, and the caller's are to stay.
+        rounds = chosen(Precision, "precision", precision) is Precision.BF16
+        return AlignmentRunner(
+            model=replace(self, model=deepcopy(self.model)) if rounds else self,
             inputs=inputs,
             query=query,
             seed=seed,
-            precision=chosen(Precision, "precision", precision),
+            precision=Precision.BF16 if rounds else Precision.FP32,
             chunk=chunk,
             representations=tuple(
                 chosen(Representation, "representations", name) for name in names_in(representations)
             ),
             templates=None if templates is None else read_templates(Path(templates)),
-        )
-        # Precision rounds weights in place, and the caller's are to stay.
-        rounds = settings.precision is Precision.BF16
-        return AlignmentRunner(
-            replace(self, model=deepcopy(self.model)) if rounds else self, settings, SILENT
         )
 
     def trial(self) -> None:
@@ -289,22 +265,39 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         return make_probe(self, inputs, settings, evidence.other_models)
 
 
+@dataclass(kw_only=True)
 class AlignmentRunner:
     """A model and what is asked of it: a `bioattn.inference.folders.FolderRunner`."""
 
     noun = "alignment"
     record_file = SCORES
 
-    def __init__(self, model: LoadedEvoformerModel, settings: RunSettings, progress: Progress) -> None:
-        self.model, self.model_path = model, model.path
-        self.settings = settings
-        self.progress = progress
-        self._trained_on = {} if model.path is None else read_families(model.path.parent)
-        self.remaining = settings.alignments
-        self.kernels: dict[str, str] = {}
-        """Versions of what was used beside torch's."""
-        if settings.precision is Precision.BF16:
-            for stack in (model.model.extra_msa_stack, model.model.evoformer):
+    model: LoadedEvoformerModel
+    inputs: InputSettings
+    """How alignments are presented: those of the model, or what the user wants instead."""
+    query: str | None = None
+    """Name of the row that is the target and whose residues become the columns; None = row 1, all columns stay."""
+    seed: int = 0
+    precision: Precision = Precision.FP32
+    """With bf16 the weights of the given model's stacks are rounded, once and for all."""
+    chunk: int | None = None
+    """Rows or residues that layers take at a time, at most; None = what memory allows."""
+    compile: Compile = Compile.AUTO
+    kernel_choice: Kernels = Kernels.AUTO
+    remaining: int = 1
+    """Alignments that will be run."""
+    representations: tuple[Representation, ...] = ()
+    templates: Templates | None = None
+    """Of the one alignment's target."""
+    progress: Progress = SILENT
+    kernels: dict[str, str] = field(default_factory=dict)
+    """Versions of what was used beside torch's."""
+
+    def __post_init__(self) -> None:
+        self.model_path = self.model.path
+        self._trained_on = {} if self.model_path is None else read_families(self.model_path.parent)
+        if self.precision is Precision.BF16:
+            for stack in (self.model.model.extra_msa_stack, self.model.model.evoformer):
                 if stack is not None:
                     use_precision(stack, torch.bfloat16)
 
@@ -313,34 +306,34 @@ class AlignmentRunner:
         """Attention sites by name; that of templates only where there are some."""
         sites = self.model.sites
         site = sites.pop(TEMPLATE_SITE, None)
-        if site is not None and self.settings.templates is not None:
-            sites[TEMPLATE_SITE] = template_site(site.num_heads, tuple(self.settings.templates.names))
+        if site is not None and self.templates is not None:
+            sites[TEMPLATE_SITE] = template_site(site.num_heads, tuple(self.templates.names))
         return sites
 
     def check(self, attention: AttentionOptions | None = None) -> None:
         if attention is not None:
             self.layout(attention)
         config = self.model.config
-        if self.settings.inputs.num_recycles and not config.recycling:
+        if self.inputs.num_recycles and not config.recycling:
             raise BioattnError(
-                f"--recycles {self.settings.inputs.num_recycles}: the model {self.model.path} has no recycling; "
+                f"--recycles {self.inputs.num_recycles}: the model {self.model.path} has no recycling; "
                 "only 0 is possible"
             )
-        if self.settings.templates is not None and config.templates is None:
+        if self.templates is not None and config.templates is None:
             raise BioattnError(
                 f"--templates: the model {self.model.path} has no template embedder; AlphaFold's model_1 and "
                 "model_2 have one"
             )
-        if Representation.STRUCTURE in self.settings.representations and config.structure_module is None:
+        if Representation.STRUCTURE in self.representations and config.structure_module is None:
             raise BioattnError("--representations structure: the model has no structure module")
 
     def prepare(self, source: InputFile, alignment: Alignment, sha256: str) -> PreparedAlignment:
         """Encode an alignment. Raises: BioattnError naming what is wrong with it."""
-        if self.settings.query is not None:
-            row = find_name(alignment.names, self.settings.query, str(source.path))
+        if self.query is not None:
+            row = find_name(alignment.names, self.query, str(source.path))
             alignment = centre_on_query(alignment, row, str(source.path))
         target, letters = alignment.names[0], alignment.row(0)
-        templates = self.settings.templates
+        templates = self.templates
         if templates is not None and letters.replace("-", "") != templates.letters:
             raise BioattnError(
                 f"{source.path}: its target, {target}, is not the sequence of the templates, which are of "
@@ -356,7 +349,7 @@ class AlignmentRunner:
         inputs = prepare_inputs(
             alignment,
             self.model.config,
-            self.settings.inputs,
+            self.inputs,
             source=str(source.path),
             progress=self.progress,
         )
@@ -412,19 +405,18 @@ class AlignmentRunner:
         return alignment_layout(chosen, options, self.model.sha256)
 
     def settings_json(self) -> dict[str, Any]:
-        settings = self.settings
         structure = self.model.config.structure_module
         return {
             "model_sha256": self.model.sha256,
             # The one setting of a model that its parameters do not tell.
             "structure_layers": None if structure is None else structure.num_layers,
-            "query": settings.query,
-            "seed": settings.seed,
-            "precision": str(settings.precision),
+            "query": self.query,
+            "seed": self.seed,
+            "precision": str(self.precision),
             "device": self.model.device.type,
-            "inputs": asdict(settings.inputs),
-            "representations": [str(name) for name in settings.representations],
-            **({} if settings.templates is None else {"templates_sha256": settings.templates.sha256}),
+            "inputs": asdict(self.inputs),
+            "representations": [str(name) for name in self.representations],
+            **({} if self.templates is None else {"templates_sha256": self.templates.sha256}),
         }
 
     def compute(
@@ -436,14 +428,14 @@ class AlignmentRunner:
         """
         prepared.tell(predicts_atoms=self.model.config.structure_module is not None)
         inputs, num_templates = prepared.inputs, len(prepared.template_names)
-        settings, device, config = self.settings, self.model.device, self.model.config
+        device, config = self.model.device, self.model.config
         columns = len(inputs.columns)
-        passes = settings.inputs.num_samples * (1 + settings.inputs.num_recycles) * self.remaining
+        passes = self.inputs.num_samples * (1 + self.inputs.num_recycles) * self.remaining
         cells = config.num_blocks * columns * (columns + inputs.num_clusters)
         cells += config.num_extra_msa_blocks * columns * (columns + inputs.num_extra)
-        compiled = compile_blocks(self.model.model, settings.compile, device, passes * cells)
+        compiled = compile_blocks(self.model.model, self.compile, device, passes * cells)
         self.kernels |= use_kernels(
-            settings.kernels,
+            self.kernel_choice,
             device,
             attention=compiled or attention is not None,
             triangle=columns >= CUEQUIVARIANCE_LEAST,
@@ -452,12 +444,12 @@ class AlignmentRunner:
         with ExitStack() as stack:
             receiver = None
             if attention is not None:
-                receiver = stack.enter_context(attention.sample(prepared.sample(settings.seed)))
+                receiver = stack.enter_context(attention.sample(prepared.sample(self.seed)))
             memory = plan_memory(
                 config,
                 device,
                 AlignmentSizes(inputs.num_clusters + num_templates, inputs.num_extra, columns),
-                settings.chunk,
+                self.chunk,
                 num_templates=num_templates,
                 attention=attention is not None,
                 source=str(prepared.source.path),
@@ -466,11 +458,11 @@ class AlignmentRunner:
             return predict(
                 self.model.model,
                 inputs,
-                seed=settings.seed,
+                seed=self.seed,
                 progress=self.progress,
                 request=request,
                 description=prepared.source.name,
-                representations=settings.representations,
+                representations=self.representations,
                 receiver=receiver,
                 sites=() if attention is None else attention.site_names,
             )

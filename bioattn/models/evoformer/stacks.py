@@ -61,8 +61,7 @@ class Transition(nn.Module):
         """state + update, shape (..., C) (in place without autograd)."""
 
         def update(_rows: slice, part_NC: Tensor) -> Tensor:
-            contracted: Tensor = self.contract(self.expand(self.normalise(part_NC)).relu_())
-            return contracted
+            return self.contract(self.expand(self.normalise(part_NC)).relu_())
 
         flat_NC = state.view(-1, state.shape[-1])
         return tiled(update, TILE_ELEMENTS, sliced=(flat_NC,), parameters=self.parameters()).view(state.shape)

@@ -18,7 +18,7 @@ from bioattn.attention.site import AttentionSite
 from bioattn.models.evoformer.config import StructureModuleConfig
 from bioattn.models.evoformer.layers import final_linear, linear, relu_linear
 from bioattn.models.evoformer.sites import alignment_site
-from bioattn.structures.ideal_geometry import AMINO_ACIDS, ATOM37, make_residue_tables
+from bioattn.structures.ideal_geometry import AMINO_ACIDS, ATOM37, NUM_ANGLES, make_residue_tables
 
 
 class Rigid(NamedTuple):
@@ -273,18 +273,13 @@ class InvariantPointAttention(nn.Module):
         length_RHP = (local_RHP3.square().sum(-1) + 1e-8).sqrt()
         attended_pair_RHC = weights_HRR.transpose(0, 1) @ pair_RRC
         parts = [attended_HRD.transpose(0, 1), *local_RHP3.unbind(-1), length_RHP, attended_pair_RHC]
-        update_RC: Tensor = self.project_output(torch.cat([part.flatten(1) for part in parts], dim=-1))
-        return update_RC
+        return self.project_output(torch.cat([part.flatten(1) for part in parts], dim=-1))
 
     def _place(self, local_RE: Tensor, frames: Rigid) -> Tensor:
         """Points as their projection emits them → global (H, R, P, 3)."""
         local_RP3 = local_RE.unflatten(-1, (3, -1)).transpose(-1, -2)
         global_RHP3: Tensor = frames.unsqueeze(1).apply(local_RP3).unflatten(1, (self.num_heads, -1))
         return global_RHP3.transpose(0, 1)
-
-
-NUM_ANGLES = 7
-"""omega, phi, psi, chi1, chi2, chi3, chi4."""
 
 
 class AngleBlock(nn.Module):
