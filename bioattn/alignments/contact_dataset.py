@@ -80,23 +80,21 @@ class ContactProtein:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ContactDataset:
-    """An opened dataset: the table of all proteins, and a way to read one. Made by `open_contact_dataset`."""
+    """An opened dataset: the table of all P proteins, and a way to read one. Made by `open_contact_dataset`.
+
+    ids: unique names. splits: (P,), TRAIN, VALIDATION or TEST. num_rows, num_columns, num_mapped: (P,), S and R of
+    each, and its columns with a residue in the structure. metadata: settings the dataset was made with, as JSON.
+    """
 
     path: Path
     ids: list[str]
-    """P unique names; the order of all that follows."""
     groups: list[str]
     splits: NDArray[np.uint8]
-    """(P,): TRAIN, VALIDATION or TEST."""
     chains: list[str]
     num_rows: NDArray[np.int64]
-    """(P,): S of each."""
     num_columns: NDArray[np.int64]
-    """(P,): R of each."""
     num_mapped: NDArray[np.int64]
-    """(P,): columns with a residue in the structure."""
     metadata: dict[str, Any]
-    """Settings the dataset was made with; JSON types only."""
 
     def __repr__(self) -> str:
         return f"<{len(self):,} proteins with alignments and contacts: {quoted(self.ids)}>"

@@ -179,34 +179,29 @@ class EncodedAlignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFeatures:
-    """One sample of an alignment, as AlphaFold 2 names it; nothing is padded."""
+    """One sample of an alignment, as AlphaFold 2 names it; nothing is padded, masks are ones.
+
+    aatype: (R,), the query, 0..20. residue_index: (R,), 0..R-1. target_feat: (R, 22), 0 (no chain break) and the
+    query one-hot. msa_feat: (N, R, 49), masked centre one-hot (23), has deletion, deletion value, cluster profile
+    (23), mean deletion value. extra_msa: (E, R), 0..21, at least one row. extra_has_deletion: (E, R), 0 or 1.
+    extra_deletion_value: (E, R), atan(deletions / 3) * 2 / pi. extra_msa_mask: (E, R), zeros in the one row that
+    stands for no row at all: no model may skip its extra stack then, since without covered pairs the outer product
+    mean still adds its bias, divided by 0.001. true_msa: (N, R), the centres before masking. bert_mask: (N, R), 1
+    where a cell was chosen for masking.
+    """
 
     aatype: NDArray[np.int32]
-    """(R,): the query, 0..20."""
     residue_index: NDArray[np.int32]
-    """(R,): 0..R-1."""
     seq_mask: NDArray[np.float32]
-    """(R,): ones."""
     target_feat: NDArray[np.float32]
-    """(R, 22): 0 (no chain break) and the query one-hot."""
     msa_feat: NDArray[np.float32]
-    """(N, R, 49): masked centre one-hot (23), has deletion, deletion value, cluster profile (23), mean deletion
-    value."""
     msa_mask: NDArray[np.float32]
-    """(N, R): ones."""
     extra_msa: NDArray[np.int32]
-    """(E, R): 0..21, at least one row."""
     extra_has_deletion: NDArray[np.float32]
-    """(E, R): 0 or 1."""
     extra_deletion_value: NDArray[np.float32]
-    """(E, R): atan(deletions / 3) * 2 / pi."""
     extra_msa_mask: NDArray[np.float32]
-    """(E, R): ones, or zeros in the one row that stands for no row at all. No model may skip its extra stack then:
-    without covered pairs the outer product mean still adds its bias, divided by 0.001."""
     true_msa: NDArray[np.int32]
-    """(N, R): the centres before masking."""
     bert_mask: NDArray[np.float32]
-    """(N, R): 1 where a cell was chosen for masking."""
 
 
 def encode_alignment(alignment: Alignment, *, source: str = "the alignment") -> EncodedAlignment:

@@ -40,10 +40,9 @@ OUTPUT_SUFFIXES = (".a3m", ".a3m.gz")
 
 
 class Step(NamedTuple):
-    """What one step removed, and what it left."""
+    """What a step of some name removed, and what it left."""
 
     step: str
-    """Its name."""
     removed_rows: int
     removed_columns: int
     rows: int

@@ -218,16 +218,14 @@ _HINTS = {
 
 @dataclass
 class RawRows:
-    """Rows of a file whose letters have not been interpreted."""
+    """Rows of a file whose letters, without white space, have not been interpreted, and the line (from 1) on which
+    each starts. source: the file, as messages name it."""
 
     source: str
-    """The file, as messages name it."""
     names: list[str] = field(default_factory=list)
     descriptions: list[str] = field(default_factory=list)
     texts: list[bytes] = field(default_factory=list)
-    """Letters, white space removed."""
     lines: list[int] = field(default_factory=list)
-    """1-based line on which each row starts."""
 
     def where(self, index: int) -> str:
         """`file:line: row 'name'` for messages; a long name is cut."""

@@ -127,14 +127,11 @@ _Vector = NDArray[np.float64]
 
 
 class GroupAtom(NamedTuple):
-    """An atom and its ideal position."""
+    """An atom by its PDB name, its rigid group (0..7) and its ideal position in the frame of the group, Å."""
 
     name: str
-    """PDB atom name."""
     group: int
-    """Rigid group 0..7."""
     position: tuple[float, float, float]
-    """Å, in the frame of the group."""
 
 
 GROUP_ATOMS = {
@@ -180,20 +177,19 @@ def _default_frames(amino_acid: str) -> NDArray[np.float64]:
 
 
 class ResidueTables(NamedTuple):
-    """The geometry as arrays over `aatype` 0..20; 0 where an amino acid lacks a group or an atom."""
+    """The geometry as arrays over `aatype` 0..20; 0 where an amino acid lacks a group or an atom.
+
+    default_frames: (21, 8, 4, 4), each group's frame in the frame of its parent, at torsion angle 0. Of the atoms
+    (21, 14): the rigid group, the position (21, 14, 3) in its frame, Å, and a mask. By atom name (21, 37): the
+    same mask, and which of the 14 slots holds the atom.
+    """
 
     default_frames: NDArray[np.float32]
-    """(21, 8, 4, 4) each group's frame in the frame of its parent, at torsion angle 0."""
     atom14_group: NDArray[np.int64]
-    """(21, 14) rigid group of each atom."""
     atom14_position: NDArray[np.float32]
-    """(21, 14, 3) Å in the frame of the group."""
     atom14_mask: NDArray[np.float32]
-    """(21, 14) 1 where the amino acid has this atom."""
     atom37_mask: NDArray[np.float32]
-    """(21, 37) the same by atom name."""
     atom37_to_atom14: NDArray[np.int64]
-    """(21, 37) which of the 14 slots holds this atom; 0 where the mask is 0."""
 
 
 def make_residue_tables() -> ResidueTables:

@@ -33,7 +33,7 @@ _ROWS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distances:
-    """Distances between the R columns that the model saw."""
+    """Distances between the R columns that the model saw; maps are (R, R)."""
 
     name: str
     letters: str
@@ -43,7 +43,6 @@ class Distances:
     bin_edges: NDArray[np.float64]
     """(N - 1,) ångström between bins."""
     contact_probability: NDArray[np.float64]
-    """(R, R)."""
     expected_distance: NDArray[np.float64]
     """(R, R) ångström; the open bins at both ends count as wide as the others."""
     entropy: NDArray[np.float64] | None = None
@@ -151,13 +150,11 @@ MAX_ALIGNED_ERROR = 31.75
 
 
 class Confidence(NamedTuple):
-    """pLDDT along one chain."""
+    """pLDDT (L,), 0..100, along the L residues of one chain."""
 
     name: str
     numbers: list[int]
-    """L residue numbers."""
     plddt: NDArray[np.float64]
-    """(L,) 0..100."""
 
 
 class AlignedError(NamedTuple):

@@ -97,14 +97,14 @@ LARGEST_SQUARE = 1e8
 
 
 class Recycled(NamedTuple):
-    """The end of a pass; zeros before the first."""
+    """The end of a pass; zeros before the first.
+
+    MSA row 0 (R, C), pairs (R, R, C), CB (CA of glycine) in Å (R, 3) or None without structure module.
+    """
 
     msa_first_row: Tensor
-    """(R, C)"""
     pair: Tensor
-    """(R, R, C)"""
     pseudo_beta: Tensor | None
-    """(R, 3) Å, CB (CA of glycine); None for a model without structure module."""
 
 
 class RecyclingEmbedder(nn.Module):

@@ -31,18 +31,18 @@ from bioattn.system.progress import SILENT, Progress
 
 
 class TemplateInputs(NamedTuple):
-    """Structures laid on the residues of the target."""
+    """Structures laid on the residues of the target.
+
+    aatype: (T, R) int64 in model order; 20 = unknown, 21 = no residue of the template is aligned. atom37:
+    (T, R, 37, 3) Å, 0 where an atom is not there; atom37_mask: (T, R, 37), 1 where it is. angles: (T, R, 57),
+    `torsion_features`. mask: (T,), 0 = this place holds no template.
+    """
 
     aatype: Tensor
-    """(T, R) int64 in model order; 20 = unknown, 21 = no residue of the template is aligned."""
     atom37: Tensor
-    """(T, R, 37, 3) Å; 0 where an atom is not there."""
     atom37_mask: Tensor
-    """(T, R, 37) float, 1 = the atom is there."""
     angles: Tensor
-    """(T, R, 57) float, `torsion_features`."""
     mask: Tensor
-    """(T,) float, 0 = this place holds no template."""
 
     @classmethod
     def on_columns(cls, templates: Templates, target: str, columns: NDArray[np.integer]) -> "TemplateInputs":

@@ -31,26 +31,22 @@ from bioattn.models.evoformer.structure_module import StructureModule, Structure
 
 
 class ModelOutputs(NamedTuple):
-    """Predictions of the last pass; None where the model lacks the part. Logits are float32."""
+    """Predictions of the last pass; None where the model lacks the part.
+
+    Representations of MSA (S, R, C) and pairs (R, R, C), and the trunk's single one (R, C). Logits, float32, of
+    distances (R, R, bins), masked cells (S, R, 23), pLDDT (R, 50), aligned errors (R, R, 64) and atoms that an
+    experiment resolves (R, 37).
+    """
 
     msa: Tensor
-    """(S, R, C) MSA representation."""
     pair: Tensor
-    """(R, R, C) pair representation."""
     single: Tensor
-    """(R, C) single representation of the trunk."""
     structure: StructureOutputs | None
-    """Frames, angles and atoms."""
     distogram_logits: Tensor | None
-    """(R, R, bins)"""
     masked_msa_logits: Tensor | None
-    """(S, R, 23)"""
     plddt_logits: Tensor | None
-    """(R, 50)"""
     aligned_error_logits: Tensor | None
-    """(R, R, 64)"""
     experimentally_resolved_logits: Tensor | None
-    """(R, 37)"""
 
 
 class EvoformerModel(nn.Module):

@@ -98,7 +98,6 @@ class ArrayRow(NamedTuple):
     attention (key and value have the channels of one head), `factors` of the outer product, or `triangle` (left,
     right, gate of left, gate of right, gate of the output)."""
     part: int = 0
-    """Which of them."""
 
 
 # Each line: what it is, and its names in our, AlphaFold's and OpenFold's scheme (- for none), beneath the `module`

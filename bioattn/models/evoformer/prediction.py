@@ -264,14 +264,12 @@ PREDICTION_FILES = frozenset(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PreparedAlignment:
-    """An alignment ready to run; R match columns that the model sees."""
+    """An alignment ready to run, whose row 1 is called `target`; R match columns that the model sees."""
 
     source: InputFile
     sha256: str
-    """Of the alignment."""
     model_sha256: str
     target: str
-    """Name of row 1."""
     letters: str
     """One letter of the target per column of the alignment, `-` where it has a gap."""
     numbers: list[int | None]

@@ -100,7 +100,6 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
     family: ClassVar[str] = MODEL_TYPE
 
     path: Path
-    """The file the weights came from."""
     name: str
     """The model's name in results: the file name; for a model folder, `FOLDER/model.safetensors`."""
     inputs: InputSettings

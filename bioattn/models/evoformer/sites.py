@@ -94,14 +94,11 @@ ALIGNMENT_LISTS = (
 
 
 class AlignmentSizes(NamedTuple):
-    """What decides the shapes of one alignment's weights."""
+    """What decides the shapes of one alignment's weights: rows and match columns that the model sees."""
 
     rows: int
-    """S: clustered MSA rows the model sees."""
     extra_rows: int
-    """E: extra MSA rows the model sees."""
     residues: int
-    """R: match columns."""
 
 
 def alignment_sample(

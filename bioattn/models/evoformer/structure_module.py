@@ -22,10 +22,10 @@ from bioattn.structures.ideal_geometry import AMINO_ACIDS, ATOM37, NUM_ANGLES, m
 
 
 class Rigid(NamedTuple):
+    """Frames: rotations (..., 3, 3) and translations (..., 3)."""
+
     rotation: Tensor
-    """(..., 3, 3)"""
     translation: Tensor
-    """(..., 3)"""
 
     def apply(self, points: Tensor) -> Tensor:
         """Local points (..., 3) in global coordinates; the leading axes broadcast."""
@@ -56,12 +56,10 @@ class Rigid(NamedTuple):
 
 
 class BackboneFrames(NamedTuple):
-    """Frames of residues, rotations as unit quaternions (w, x, y, z)."""
+    """Frames of residues: unit quaternions (w, x, y, z), (R, 4), and translations (R, 3)."""
 
     quaternion: Tensor
-    """(R, 4)"""
     translation: Tensor
-    """(R, 3)"""
 
     @classmethod
     def identity(cls, like: Tensor) -> "BackboneFrames":
@@ -179,15 +177,15 @@ residue that is itself masked attends to all residues almost as without a mask."
 
 
 class InvariantPointScore(NamedTuple):
-    """Logit = qᵀk/√(3d) + bias/√3 − ½ γ Σ_p ‖q_p − k_p‖² for queries and keys in space."""
+    """Logit = qᵀk/√(3d) + bias/√3 − ½ γ Σ_p ‖q_p − k_p‖² for queries and keys in space, γ being the point weight.
+
+    Points are in global coordinates, the bias comes from the pair representation.
+    """
 
     query_points_HRP3: Tensor
-    """In global coordinates, as the key points."""
     key_points_HRP3: Tensor
     point_weight_H: Tensor
-    """γ."""
     pair_bias_HRR: Tensor
-    """From the pair representation."""
 
     def logits(self, query: Tensor, key: Tensor) -> Tensor:
         """(H, R, D) queries and keys → (H, R, R)."""
@@ -334,26 +332,24 @@ ANGSTROM_PER_UNIT = 10.0
 
 
 class StructureOutputs(NamedTuple):
-    """What every layer (L) predicts, Å; the last layer is the answer."""
+    """What every layer (L) predicts, Å; the last layer is the answer.
+
+    single: (R, C) representation after the last layer, states: (L, R, C) after each. frames: (L, R, 7), unit
+    quaternion (w, x, y, z) and translation (of CA) of the backbone. angles: (L, R, 7, 2), sine and cosine of
+    omega, phi, psi, chi1 to chi4; unnormalized_angles: as predicted. sidechain_frames: (L, R, 8, 4, 4), global,
+    of the rigid groups. positions: (L, R, 14, 3), atoms in the order of `structures.ideal_geometry`. atom37:
+    (R, 37, 3), those of the last layer by name; atom37_mask: (R, 37), 1 where the amino acid has this atom.
+    """
 
     single: Tensor
-    """(R, C) single representation after the last layer."""
     states: Tensor
-    """(L, R, C) the same after each layer."""
     frames: Tensor
-    """(L, R, 7) backbone frames: unit quaternion (w, x, y, z), translation (of CA)."""
     unnormalized_angles: Tensor
-    """(L, R, 7, 2)"""
     angles: Tensor
-    """(L, R, 7, 2) sine and cosine of omega, phi, psi, chi1 to chi4."""
     sidechain_frames: Tensor
-    """(L, R, 8, 4, 4) global frames of the rigid groups."""
     positions: Tensor
-    """(L, R, 14, 3) atoms in the order of `structures.ideal_geometry`."""
     atom37: Tensor
-    """(R, 37, 3) atoms of the last layer by name (`ATOM37`)."""
     atom37_mask: Tensor
-    """(R, 37) 1 where the amino acid has this atom."""
 
 
 class Transition(nn.Module):

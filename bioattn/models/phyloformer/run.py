@@ -82,7 +82,6 @@ class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
     family: ClassVar[str] = "phyloformer"
 
     path: Path
-    """The file or folder it was loaded from."""
 
     def predict(self, inputs: Any) -> "pd.DataFrame":
         """Estimate distances in expected substitutions per site, sequences × sequences.

@@ -71,14 +71,15 @@ def newick_label(name: str) -> str:
 
 
 class Tree(NamedTuple):
-    """A rooted tree; the leaves are the first nodes, and a child comes before its parent."""
+    """A rooted tree; the leaves are the first nodes, and a child comes before its parent.
+
+    names: of the leaves. parents: (nodes,), -1 of the root, which is last. lengths: (nodes,), of the branch above
+    each; that of the root does not count.
+    """
 
     names: Sequence[str]
-    """Of the leaves."""
     parents: NDArray[np.int64]
-    """(nodes,); -1 of the root, which is last."""
     lengths: NDArray[np.float64]
-    """(nodes,) of the branch above each; that of the root does not count."""
 
     def leaf_distances(self) -> NDArray[np.float64]:
         """(leaves, leaves) sums of branch lengths."""
