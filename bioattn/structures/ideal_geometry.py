@@ -10,6 +10,7 @@ parameters were trained with (supplement, 1.8.4 and table 2).
 Orders used everywhere: `AMINO_ACIDS` (the model order of `aatype`), `ATOM37` (one slot per atom name), atom14 (the
 order of an amino acid's atoms in the table below)."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,94 +30,51 @@ ATOM37 = (
 NUM_GROUPS = 8
 """Backbone, omega, phi, psi, chi1 to chi4."""
 
-CHI_CHAINS = {
-    "ALA": "",
-    "ARG": "N CA CB CG CD NE CZ",
-    "ASN": "N CA CB CG OD1",
-    "ASP": "N CA CB CG OD1",
-    "CYS": "N CA CB SG",
-    "GLN": "N CA CB CG CD OE1",
-    "GLU": "N CA CB CG CD OE1",
-    "GLY": "",
-    "HIS": "N CA CB CG ND1",
-    "ILE": "N CA CB CG1 CD1",
-    "LEU": "N CA CB CG CD1",
-    "LYS": "N CA CB CG CD CE NZ",
-    "MET": "N CA CB CG SD CE",
-    "PHE": "N CA CB CG CD1",
-    "PRO": "N CA CB CG CD",
-    "SER": "N CA CB OG",
-    "THR": "N CA CB OG1",
-    "TRP": "N CA CB CG CD1",
-    "TYR": "N CA CB CG CD1",
-    "VAL": "N CA CB CG1",
-}
-"""Atoms along the side chain; chi k is the torsion of four consecutive atoms from the k-th on."""
-
 _GROUP_ATOMS = """
 ALA  0 N -0.525 1.363 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.627 1.062 0   0 CB -0.529 -0.774 -1.205
-
 ARG  0 N -0.524 1.362 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.626 1.062 0   0 CB -0.524 -0.778 -1.209
      4 CG 0.616 1.390 0     5 CD 0.564 1.414 0      6 NE 0.539 1.357 0
      7 CZ 0.758 1.093 0     7 NH1 0.206 2.301 0     7 NH2 2.078 0.978 0
-
 ASN  0 N -0.536 1.357 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.625 1.062 0   0 CB -0.531 -0.787 -1.200
      4 CG 0.584 1.399 0     5 OD1 0.633 1.059 0     5 ND2 0.593 -1.188 0.001
-
 ASP  0 N -0.525 1.362 0     0 CA 0 0 0   0 C 1.527 0 0   3 O 0.626 1.062 0   0 CB -0.526 -0.778 -1.208
      4 CG 0.593 1.398 0     5 OD1 0.610 1.091 0     5 OD2 0.592 -1.101 -0.003
-
 CYS  0 N -0.522 1.362 0     0 CA 0 0 0   0 C 1.524 0 0   3 O 0.625 1.062 0   0 CB -0.519 -0.773 -1.212
      4 SG 0.728 1.653 0
-
 GLN  0 N -0.526 1.361 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.626 1.062 0   0 CB -0.525 -0.779 -1.207
      4 CG 0.615 1.393 0     5 CD 0.587 1.399 0      6 OE1 0.634 1.060 0     6 NE2 0.593 -1.189 -0.001
-
 GLU  0 N -0.528 1.361 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.626 1.062 0   0 CB -0.526 -0.781 -1.207
      4 CG 0.615 1.392 0     5 CD 0.600 1.397 0      6 OE1 0.607 1.095 0     6 OE2 0.589 -1.104 -0.001
-
 GLY  0 N -0.572 1.337 0     0 CA 0 0 0   0 C 1.517 0 0   3 O 0.626 1.062 0
-
 HIS  0 N -0.527 1.360 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.625 1.063 0   0 CB -0.525 -0.778 -1.208
      4 CG 0.600 1.370 0     5 ND1 0.744 1.160 0     5 CD2 0.889 -1.021 0.003
      5 CE1 2.030 0.851 0.002                        5 NE2 2.145 -0.466 0.004
-
 ILE  0 N -0.493 1.373 0     0 CA 0 0 0   0 C 1.527 0 0   3 O 0.627 1.062 0   0 CB -0.536 -0.793 -1.213
      4 CG1 0.534 1.437 0    4 CG2 0.540 -0.785 -1.199      5 CD1 0.619 1.391 0
-
 LEU  0 N -0.520 1.363 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.625 1.063 0   0 CB -0.522 -0.773 -1.214
      4 CG 0.678 1.371 0     5 CD1 0.530 1.430 0     5 CD2 0.535 -0.774 1.200
-
 LYS  0 N -0.526 1.362 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.626 1.062 0   0 CB -0.524 -0.778 -1.208
      4 CG 0.619 1.390 0     5 CD 0.559 1.417 0      6 CE 0.560 1.416 0      7 NZ 0.554 1.387 0
-
 MET  0 N -0.521 1.364 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.625 1.062 0   0 CB -0.523 -0.776 -1.210
      4 CG 0.613 1.391 0     5 SD 0.703 1.695 0      6 CE 0.320 1.786 0
-
 PHE  0 N -0.518 1.363 0     0 CA 0 0 0   0 C 1.524 0 0   3 O 0.626 1.062 0   0 CB -0.525 -0.776 -1.212
      4 CG 0.607 1.377 0     5 CD1 0.709 1.195 0     5 CD2 0.706 -1.196 0
      5 CE1 2.102 1.198 0    5 CE2 2.098 -1.201 0    5 CZ 2.794 -0.003 -0.001
-
 PRO  0 N -0.566 1.351 0     0 CA 0 0 0   0 C 1.527 0 0   3 O 0.621 1.066 0   0 CB -0.546 -0.611 -1.293
      4 CG 0.382 1.445 0     5 CD 0.477 1.424 0
-
 SER  0 N -0.529 1.360 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.626 1.062 0   0 CB -0.518 -0.777 -1.211
      4 OG 0.503 1.325 0
-
 THR  0 N -0.517 1.364 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.626 1.062 0   0 CB -0.516 -0.793 -1.215
      4 OG1 0.472 1.353 0    4 CG2 0.550 -0.718 -1.228
-
 TRP  0 N -0.521 1.363 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.627 1.062 0   0 CB -0.523 -0.776 -1.212
      4 CG 0.609 1.370 0     5 CD1 0.824 1.091 0     5 CD2 0.854 -1.148 -0.005
      5 NE1 2.140 0.690 -0.004                       5 CE2 2.186 -0.678 -0.007
      5 CE3 0.622 -2.530 -0.007                      5 CZ2 3.283 -1.543 -0.011
      5 CZ3 1.715 -3.389 -0.011                      5 CH2 3.028 -2.890 -0.013
-
 TYR  0 N -0.522 1.362 0     0 CA 0 0 0   0 C 1.524 0 0   3 O 0.627 1.062 0   0 CB -0.522 -0.776 -1.213
      4 CG 0.607 1.382 0     5 CD1 0.716 1.195 0     5 CD2 0.713 -1.194 -0.001
      5 CE1 2.107 1.200 -0.002                       5 CE2 2.104 -1.201 -0.003
      5 CZ 2.791 -0.001 -0.003                       5 OH 4.168 -0.002 -0.005
-
 VAL  0 N -0.494 1.373 0     0 CA 0 0 0   0 C 1.527 0 0   3 O 0.627 1.062 0   0 CB -0.533 -0.795 -1.213
      4 CG1 0.540 1.429 0    4 CG2 0.533 -0.776 1.203
 """
@@ -139,9 +97,15 @@ GROUP_ATOMS = {
         GroupAtom(name, int(group), (float(x), float(y), float(z)))
         for group, name, x, y, z in zip(*(iter(cells),) * 5, strict=True)
     ]
-    for amino_acid, *cells in map(str.split, _GROUP_ATOMS.strip().split("\n\n"))
+    for amino_acid, *cells in map(str.split, re.split(r"\n(?=\S)", _GROUP_ATOMS.strip()))
 }
 """Atoms of each amino acid, in atom14 order."""
+CHI_CHAINS: dict[str, list[str]] = {}
+"""Atoms along the side chain, the first of each group; chi k is the torsion of four consecutive ones from the k-th
+on."""
+for _name, _atoms in GROUP_ATOMS.items():
+    _turning = {_atom.group: _atom.name for _atom in reversed(_atoms) if _atom.group > 3}
+    CHI_CHAINS[_name] = ["N", "CA", "CB", *(_turning[group] for group in sorted(_turning))]
 AMINO_ACIDS = tuple(GROUP_ATOMS)
 """Three-letter names in model order, `aatype` 0..19; 20 is an unknown residue, which has no atoms."""
 UNKNOWN = len(AMINO_ACIDS)
@@ -165,7 +129,7 @@ def _default_frames(amino_acid: str) -> NDArray[np.float64]:
     frames[:2] = np.eye(4)
     frames[2] = _frame(place["N"] - place["CA"], np.array([1.0, 0.0, 0.0]), place["N"])
     frames[3] = _frame(place["C"] - place["CA"], place["CA"] - place["N"], place["C"])
-    chain = CHI_CHAINS[amino_acid].split()
+    chain = CHI_CHAINS[amino_acid]
     for chi in range(len(chain) - 3):
         end = place[chain[chi + 2]]
         if chi == 0:
@@ -266,7 +230,7 @@ def _tables() -> tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32
     exists, mirror = np.ones((2, UNKNOWN + 1, NUM_ANGLES), np.float32)
     exists[:, 3:] = 0
     for kind, name in enumerate(AMINO_ACIDS):
-        chain = [places.index(atom) for atom in CHI_CHAINS[name].split()]
+        chain = [places.index(atom) for atom in CHI_CHAINS[name]]
         for chi in range(len(chain) - 3):
             atoms[kind, 3 + chi], exists[kind, 3 + chi] = chain[chi : chi + 4], 1
         if name in _HALF_TURN_ALIKE:

@@ -58,7 +58,7 @@ def test_the_query_itself_gets_all_atoms_and_the_angles_of_its_structure(folder,
             wanted[1] = [before["C"], residue["N"], residue["CA"], residue["C"]]
         if place + 1 < len(residues):
             wanted[2] = [residue["N"], residue["CA"], residue["C"], residues[place + 1]["N"]]
-        names = CHI_CHAINS[residue.get_resname()].split()
+        names = CHI_CHAINS[residue.get_resname()]
         for chi in range(len(names) - 3):
             wanted[3 + chi] = [residue[name] for name in names[chi : chi + 4]]
         assert known[place].tolist() == [float(kind in wanted or (kind == 2)) for kind in range(7)], (
