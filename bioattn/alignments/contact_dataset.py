@@ -56,11 +56,6 @@ class ContactProtein:
     """(R,): author's residue number with its insertion code (`184A`), "" where there is no residue."""
 
     @property
-    def num_rows(self) -> int:
-        """S."""
-        return int(self.msa.shape[0])
-
-    @property
     def num_columns(self) -> int:
         """R."""
         return int(self.msa.shape[1])
@@ -191,7 +186,7 @@ def write_contact_dataset(path: Path, proteins: Iterable[ContactProtein], metada
             put_array(file, f"{folder}/cb", protein.cb.astype("<f4"))
             put_array(file, f"{folder}/residue_number", protein.residue_numbers)
             texts[protein.id] = protein.group, protein.chain
-            numbers.append((protein.split, protein.num_rows, protein.num_columns, int(protein.mapped.sum())))
+            numbers.append((protein.split, len(protein.msa), protein.num_columns, int(protein.mapped.sum())))
         if not texts:
             raise BioattnError(f"{path}: there is no protein to write")
         put_array(file, "proteins/id", list(texts))

@@ -424,13 +424,13 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
         entry.refuse(reason, error)
         return None
     entry.mapping = mapping
-    rows = np.arange(encoded.num_rows)
-    if settings.max_depth is not None and encoded.num_rows > settings.max_depth:
+    rows = np.arange(len(encoded.msa))
+    if settings.max_depth is not None and len(encoded.msa) > settings.max_depth:
         random = np.random.default_rng([settings.seed, *pair.id.encode()])
-        others = 1 + random.choice(encoded.num_rows - 1, settings.max_depth - 1, replace=False)
+        others = 1 + random.choice(len(encoded.msa) - 1, settings.max_depth - 1, replace=False)
         rows = np.concatenate([[0], np.sort(others)])
-    sample = encoded.msa[random_rows(encoded.num_rows, _ROWS_LOOKED_AT, np.random.default_rng(0))]
-    if encoded.num_rows == 1:
+    sample = encoded.msa[random_rows(len(encoded.msa), _ROWS_LOOKED_AT, np.random.default_rng(0))]
+    if len(encoded.msa) == 1:
         entry.concern = _ALONE
     elif not statistics_of_rows(sample).has_common_signal:
         entry.concern = _NO_SIGNAL
@@ -438,7 +438,7 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
     numbers = [""] * alignment.num_columns
     for column, residue in zip(mapping.columns, mapping.residues, strict=True):
         numbers[column] = f"{chain.numbers[residue]}{chain.insertion_codes[residue]}"
-    audit.rows, audit.distinct_rows, audit.kept_rows = alignment.num_rows, encoded.num_rows, len(rows)
+    audit.rows, audit.distinct_rows, audit.kept_rows = alignment.num_rows, len(encoded.msa), len(rows)
     audit.columns, audit.mapped = alignment.num_columns, len(mapping.columns)
     audit.contacts = int(contacts(cb).sum()) // 2
     audit.closest_row, audit.identity = alignment.names[mapping.row], mapping.identity

@@ -153,22 +153,12 @@ class EncodedAlignment:
     records: NDArray[np.intp] | None = None
     """(S,): which rows of the alignment these are, from 0; None where nobody keeps count."""
 
-    @property
-    def num_rows(self) -> int:
-        """S."""
-        return int(self.msa.shape[0])
-
-    @property
-    def num_columns(self) -> int:
-        """R."""
-        return int(self.msa.shape[1])
-
     def part(
         self, rows: NDArray[np.integer], columns: NDArray[np.integer] | None = None
     ) -> "EncodedAlignment":
         """Some rows, the query first, of some columns, None = all; the profile stays that of all rows."""
         if columns is None:
-            columns = np.arange(self.num_columns)
+            columns = np.arange(self.msa.shape[1])
         return EncodedAlignment(
             aatype=self.aatype[columns],
             msa=self.msa[rows][:, columns],
@@ -247,7 +237,7 @@ def sample_input_features(
     centres, the next `max_extra` the extra rows. All rows that are no centre, also those beyond `max_extra`, take
     part in the clusters. `masked_fraction` of the centres' cells are replaced (see `mask_msa`).
     """
-    shuffled = encoded.part(shuffled_rows(encoded.num_rows, random))
+    shuffled = encoded.part(shuffled_rows(len(encoded.msa), random))
     masked, chosen = mask_msa(shuffled.msa[:max_clusters], encoded.profile, masked_fraction, random)
     return assemble_features(shuffled, masked, chosen, max_extra)
 

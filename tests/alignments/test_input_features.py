@@ -102,7 +102,7 @@ def test_features_equal_alphafolds(golden, case):
     for name in extra_names:
         found = getattr(features, name)
         if arrays[name].shape[0] == 0:
-            assert found.shape == (1, encoded.num_columns)
+            assert found.shape == (1, encoded.msa.shape[1])
             same(found, arrays[f"padded/{name}"][:1])
         else:
             same(found, arrays[name])
@@ -204,7 +204,7 @@ def test_a_sample_parts_the_rows():
     np.testing.assert_array_equal(features.target_feat.argmax(axis=1) - 1, encoded.aatype)
     everything = np.concatenate([features.true_msa, features.extra_msa])
     assert {row.tobytes() for row in everything.astype(np.uint8)} == {row.tobytes() for row in encoded.msa}
-    assert len(everything) == encoded.num_rows
+    assert len(everything) == len(encoded.msa)
     shown = features.msa_feat[..., :23].argmax(axis=-1)
     assert (shown == features.true_msa)[features.bert_mask == 0].all()
     assert (shown == MASK).any()
@@ -213,7 +213,7 @@ def test_a_sample_parts_the_rows():
 
 def test_profile_is_taken_before_sampling_and_over_all_rows():
     encoded = encode_alignment(alignment_of("AR", "A-", "AX", "AR"))
-    assert encoded.num_rows == 3
+    assert len(encoded.msa) == 3
     np.testing.assert_allclose(encoded.profile[1, [1, 20, 21]], 1 / 3, rtol=1e-6)
     assert column_profile(encoded.msa)[0, 0] == 1
 

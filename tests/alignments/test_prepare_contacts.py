@@ -72,7 +72,7 @@ def test_small_pairs(folder):
     dataset = open_contact_dataset(output)
     assert dataset.ids == dataset.groups == ["one", "two"]
     one, two = dataset.protein(0), dataset.protein(1)
-    assert one.num_rows == 3  # the third row repeats the first
+    assert len(one.msa) == 3  # the third row repeats the first
     assert one.deletions.toarray()[1].nonzero()[0].tolist() == [5]
     assert one.deletions[1, 5] == 2
     x = np.arange(26) * 3.0

@@ -313,8 +313,8 @@ def test_a_trained_model_is_run_as_it_was_judged(pair_features, tmp_path):
         msa=encoded.msa,
         deletions=encoded.deletions,
         aatype=encoded.aatype,
-        cb=np.zeros((encoded.num_columns, 3), np.float32),
-        residue_numbers=[str(number) for number in range(encoded.num_columns)],
+        cb=np.zeros((encoded.msa.shape[1], 3), np.float32),
+        residue_numbers=[str(number) for number in range(encoded.msa.shape[1])],
     )
     family = TrainingFamily(protein)
     expected = predict_contacts(load_evoformer_model(model, CPU).model, family, settings)

@@ -222,9 +222,9 @@ class ContactProbe(LikelihoodProbe):
     @cached_property
     def truths(self) -> list[Floats] | None:
         """Contacts of structures; None where one is missing."""
-        truths = [self.truth(number) for number in range(len(self.ids))]
+        truths = (self.truth(number) for number in range(len(self.ids)))
         known = [truth_RR for truth_RR in truths if truth_RR is not None]
-        return known if len(known) == len(truths) else None
+        return known if len(known) == len(self.ids) else None
 
     @cached_property
     def counted_pairs(self) -> list[NDArray[np.bool_]]:

@@ -147,13 +147,13 @@ class AlignmentInputs:
     def num_drawn(self) -> int:
         """Rows that a sample is drawn from after weighting."""
         wanted = self.settings.max_msa_clusters + self.settings.max_extra_msa
-        return min(self.encoded.num_rows, wanted) if self.settings.weighted_rows else self.encoded.num_rows
+        return min(len(self.encoded.msa), wanted) if self.settings.weighted_rows else len(self.encoded.msa)
 
     def warnings(self) -> list[str]:
         """Reasons not to expect contacts from the alignment, a sentence each; of a sample where rows are many."""
-        sample = random_rows(self.encoded.num_rows, _ROWS_LOOKED_AT, np.random.default_rng(0))
+        sample = random_rows(len(self.encoded.msa), _ROWS_LOOKED_AT, np.random.default_rng(0))
         found = statistics_of_rows(self.encoded.msa[sample]).warnings()
-        if len(sample) < self.encoded.num_rows:
+        if len(sample) < len(self.encoded.msa):
             return [f"{sentence} (of a sample of {len(sample):,} rows)" for sentence in found]
         return found
 
@@ -180,7 +180,7 @@ class AlignmentInputs:
     def _drawn(self, random: np.random.Generator) -> NDArray[np.intp]:
         """The rows of `encoded` that a sample is drawn from, the target first."""
         if self.weights is None:
-            return np.arange(self.encoded.num_rows)
+            return np.arange(len(self.encoded.msa))
         return weighted_order(self.weights, 0, random)[: self.num_drawn]
 
 
@@ -218,7 +218,7 @@ def prepare_inputs(
             f"{source}: row 1, {alignment.names[0]}, is the target and has no residue of a known kind"
         )
     target = alignment.residues[0] != ord("-")
-    columns = np.arange(encoded.num_columns)
+    columns = np.arange(encoded.msa.shape[1])
     if settings.max_gap_column < 1:
         gaps = (encoded.msa == GAP).mean(axis=0)
         columns = np.flatnonzero(target | (gaps < settings.max_gap_column))

@@ -315,7 +315,7 @@ class PreparedAlignment:
         source, inputs, columns = self.source, self.inputs, len(self.letters)
         left_out = columns - len(inputs.columns)
         LOGGER.info(
-            f"{source.name}: {counted(len(self.row_names), 'row')} ({inputs.encoded.num_rows:,} distinct), "
+            f"{source.name}: {counted(len(self.row_names), 'row')} ({len(inputs.encoded.msa):,} distinct), "
             f"{counted(columns, 'column')}"
             + (f" ({left_out:,} mostly gaps and left out)" if left_out else "")
             + f"; per pass {counted(inputs.num_clusters, 'cluster row')} and "
@@ -334,7 +334,7 @@ class PreparedAlignment:
                 f"{source.name}: row 1, the target, has {' and '.join(odd)} (--query "
                 f"{shlex.quote(self.target)} makes its residues the columns)"
             )
-        if inputs.encoded.num_rows == 1:
+        if len(inputs.encoded.msa) == 1:
             LOGGER.warning(f"{source.path}: one distinct row only: there is nothing to tell contacts from")
             return
         for sentence in inputs.warnings():

@@ -385,7 +385,7 @@ class AlignmentRunner:
             "input": {"file": source.path.name, "sha256": prepared.sha256},
             "model": {"file": self.model.name, "sha256": self.model.sha256},
             "rows": len(prepared.row_names),
-            "distinct_rows": inputs.encoded.num_rows,
+            "distinct_rows": len(inputs.encoded.msa),
             "msa_clusters": inputs.num_clusters,
             "extra_msa_rows": inputs.num_extra,
             "templates": prepared.template_names,

@@ -217,7 +217,7 @@ def draw_rows(
     family: TrainingFamily, config: EvoformerTrainingConfig, random: np.random.Generator
 ) -> NDArray[np.intp]:
     """The target row and as many others as the model takes, without repetition."""
-    number = family.protein.num_rows
+    number = len(family.protein.msa)
     target = int(random.integers(number)) if random.random() < config.any_target else 0
     wanted = min(number, config.max_msa_clusters + config.max_extra_msa)
     weights = family.weights if config.weighted_rows else np.ones(number)
@@ -309,7 +309,7 @@ def evaluate_families(
     for family in watched(progress, f"scoring {split} families", families):
         protein, mapped = family.protein, int(family.protein.mapped.sum())
         scores = {MODEL: score_family(model, family, settings), **coupling_scores(family)}
-        found.append(FamilyScores(protein.id, split, protein.num_rows, mapped, scores))
+        found.append(FamilyScores(protein.id, split, len(protein.msa), mapped, scores))
     if families:
         progress.note(
             f"{split} scored, {counted(len(families), 'family')} by this model and two couplings, in "

@@ -176,7 +176,7 @@ class EvoformerTask(Task, Training):
         write_evoformer_model(folder, self.model, self.training.prediction_inputs)
         dataset = open_contact_dataset(self.settings.dataset)
         proteins = map(dataset.protein, self.families[TRAIN])
-        rows = [(each.id, each.group, each.num_rows, letters_of(each.aatype)) for each in proteins]
+        rows = [(each.id, each.group, len(each.msa), letters_of(each.aatype)) for each in proteins]
         table = pd.DataFrame(rows, columns=["family", "group", "rows", "sequence"])
         write_table(folder / FAMILIES_TABLE, table)
         return (WEIGHTS, CONFIG, FAMILIES_TABLE)

@@ -1,7 +1,6 @@
 """A Phyloformer model that is ready to run, and its commands: distances and trees of one alignment at a time."""
 
 import logging
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.attention.capture import capture
-from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import GAP, Alignment, looks_like_nucleotides, require_proteins
 from bioattn.formats.alignment_file import read_with_digest
@@ -240,15 +238,7 @@ class PhylogenyRunner:
     record_file = PHYLOGENY.record
 
     def __init__(self, loaded: LoadedPhyloformer) -> None:
-        self.loaded = loaded
-
-    @property
-    def model_path(self) -> Path:
-        return self.loaded.path
-
-    @property
-    def sites(self) -> Mapping[str, AttentionSite]:
-        return self.loaded.sites
+        self.loaded, self.model_path, self.sites = loaded, loaded.path, loaded.sites
 
     def settings_json(self) -> dict[str, Any]:
         return {"model_sha256": self.loaded.sha256, "device": self.loaded.device.type}

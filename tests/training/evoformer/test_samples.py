@@ -149,7 +149,7 @@ def test_rows_are_drawn_by_weight_and_the_target_comes_first(families):
     (family,) = families[:1]
     heavy = replace(family.protein)
     family = TrainingFamily(heavy)
-    family.__dict__["weights"] = np.where(np.arange(heavy.num_rows) % 2, 1.0, 0.01)
+    family.__dict__["weights"] = np.where(np.arange(len(heavy.msa)) % 2, 1.0, 0.01)
     config = replace(CONFIG, any_target=0.0)
     drawn = [draw_rows(family, config, np.random.default_rng(k)) for k in range(20)]
     assert all(rows[0] == 0 and len(set(rows)) == len(rows) == 48 for rows in drawn)
