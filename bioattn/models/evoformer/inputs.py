@@ -192,6 +192,11 @@ def weighted_order(weights: NDArray[np.float64], first: int, random: np.random.G
     return np.argsort(clock)
 
 
+def target_columns(msa: NDArray[np.uint8], target: int, max_gaps: float) -> NDArray[np.intp]:
+    """Columns where row `target` has a residue, or less than `max_gaps` of the rows have a gap."""
+    return np.flatnonzero((msa[target] != GAP) | ((msa == GAP).mean(axis=0) < max_gaps))
+
+
 def prepare_inputs(
     alignment: Alignment,
     config: EvoformerConfig,
@@ -217,11 +222,9 @@ def prepare_inputs(
         raise BioattnError(
             f"{source}: row 1, {alignment.names[0]}, is the target and has no residue of a known kind"
         )
-    target = alignment.residues[0] != ord("-")
     columns = np.arange(encoded.msa.shape[1])
     if settings.max_gap_column < 1:
-        gaps = (encoded.msa == GAP).mean(axis=0)
-        columns = np.flatnonzero(target | (gaps < settings.max_gap_column))
+        columns = target_columns(encoded.msa, 0, settings.max_gap_column)
     weights = None
     if settings.weighted_rows or config.pair_features:
         weights = sequence_weights(encoded.msa, progress=progress)

@@ -283,11 +283,6 @@ class PreparedAlignment:
     trained_on: str | None = None
     """The training family that the target is like."""
 
-    @property
-    def columns(self) -> NDArray[np.intp]:
-        """(R,) 0-based match columns that the model sees."""
-        return self.inputs.columns
-
     def sample(self, seed: int) -> Samples:
         """The line of the attention file; rows are those of the last pass."""
         inputs = self.inputs
@@ -299,11 +294,11 @@ class PreparedAlignment:
         )
         return alignment_sample(
             id=self.source.name,
-            query="".join(self.letters[column] for column in self.columns),
+            query="".join(self.letters[column] for column in inputs.columns),
             rows=inputs.num_clusters + len(self.template_names),
             extra_rows=inputs.num_extra,
             input_sha256=self.sha256,
-            columns=self.columns.tolist(),
+            columns=inputs.columns.tolist(),
             alignment_columns=len(self.letters),
             numbers=self.numbers,
             row_names=[*clusters, *self.template_names],
@@ -364,7 +359,7 @@ def write_prediction(
         # A column where the target has a gap is no residue of it.
         kept = [place for place, number in enumerate(subject.numbers) if number is not None]
         residues = predicted_residues(
-            subject.inputs.encoded.aatype[subject.columns[kept]],
+            subject.inputs.encoded.aatype[subject.inputs.columns[kept]],
             prediction.atom37[kept],
             prediction.plddt[kept],
             [number for number in subject.numbers if number is not None],
@@ -403,8 +398,10 @@ def _contact_cells(subject: PreparedAlignment, prediction: Prediction) -> Iterat
     assert probabilities is not None
     assert distances is not None
     named = ["" if number is None else str(number) for number in subject.numbers]
-    for i, j in zip(*(rows.tolist() for rows in ranked_pairs(probabilities, subject.columns)), strict=True):
-        places = int(subject.columns[i]), int(subject.columns[j])
+    for i, j in zip(
+        *(rows.tolist() for rows in ranked_pairs(probabilities, subject.inputs.columns)), strict=True
+    ):
+        places = int(subject.inputs.columns[i]), int(subject.inputs.columns[j])
         yield [
             *(str(place + 1) for place in places),
             *(named[i], named[j]),
@@ -421,7 +418,7 @@ def _write_contacts(folder: Path, subject: PreparedAlignment, prediction: Predic
         prediction.contact_probability,
         target=subject.source.name,
         method=[f"bioattn {__version__}", "probability that CB atoms (CA of glycine) are closer than 8 A"],
-        columns=subject.columns,
+        columns=subject.inputs.columns,
     )
     with text_output(folder / CONTACTS_TABLE) as file:
         for cells in (CONTACT_COLUMNS, *_contact_cells(subject, prediction)):
@@ -489,7 +486,7 @@ def _begin(
         model_sha256=subject.model_sha256,
         input_sha256=subject.sha256,
     )
-    columns = (subject.columns + 1).astype(np.int32)
+    columns = (subject.inputs.columns + 1).astype(np.int32)
     words = "match column of the alignment, from 1"
     scales = (_scale(file, "column_i", columns, words), _scale(file, "column_j", columns, words))
     residues = np.array([-1 if number is None else number for number in subject.numbers], np.int32)

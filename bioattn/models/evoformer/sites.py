@@ -80,13 +80,7 @@ ALIGNMENT_COLUMNS = (
     Column("input_sha256", TEXT, "SHA-256 of the alignment file"),
 )
 ALIGNMENT_LISTS = (
-    ListColumn(
-        "columns",
-        "int32",
-        RESIDUE,
-        LENGTHS[RESIDUE],
-        "match columns that the residues are, from 0",
-    ),
+    ListColumn("columns", "int32", RESIDUE, LENGTHS[RESIDUE], "match columns that the residues are, from 0"),
     ListColumn("residue_names", TEXT, RESIDUE, LENGTHS[RESIDUE], long_name="residues with their numbers"),
     ListColumn("row_names", TEXT, MSA_ROW, LENGTHS[MSA_ROW], long_name="names of the rows"),
     ListColumn("extra_row_names", TEXT, EXTRA_MSA_ROW, LENGTHS[EXTRA_MSA_ROW], long_name="names of the rows"),
@@ -127,12 +121,9 @@ def alignment_sample(
         f"gap{column + 1}" if letter == "-" else f"{letter}{number}"
         for letter, number, column in zip(query, numbers, columns, strict=True)
     ]
-    sizes = {
-        "length": len(query),
-        "alignment_columns": alignment_columns or len(query),
-        "rows": rows,
-        "extra_rows": extra_rows,
-    }
+    sizes = {"length": len(query), "alignment_columns": alignment_columns or len(query)}
+    sizes |= {"rows": rows, "extra_rows": extra_rows}
+    others = {"row_names": row_names, "extra_row_names": extra_row_names}
     return Samples(
         {
             "id": [id],
@@ -143,8 +134,7 @@ def alignment_sample(
         {
             "columns": [np.array(columns, dtype=np.int32)],
             "residue_names": [names],
-            "row_names": [None if row_names is None else list(row_names)],
-            "extra_row_names": [None if extra_row_names is None else list(extra_row_names)],
+            **{name: [None if each is None else list(each)] for name, each in others.items()},
         },
     )
 

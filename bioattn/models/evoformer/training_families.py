@@ -38,7 +38,7 @@ from bioattn.models.evoformer.config import (
     InputSettings,
 )
 from bioattn.models.evoformer.heads import contact_probabilities
-from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, weighted_order
+from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, target_columns, weighted_order
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.simulate.families import simulate_family
 from bioattn.store.training_record import Comparison
@@ -66,7 +66,7 @@ class TrainingFamily:
     @cached_property
     def columns(self) -> NDArray[np.intp]:
         """The columns a model sees when the first row is the target: C of R."""
-        return target_columns(self.protein.msa, 0)
+        return target_columns(self.protein.msa, 0, MOSTLY_GAPS)
 
     @cached_property
     def covariance(self) -> NDArray[np.float32]:
@@ -82,11 +82,6 @@ class TrainingFamily:
             weights=self.weights if settings.weighted_rows else None,
             pair_feat=self.covariance if covariance else None,
         )
-
-
-def target_columns(msa: NDArray[np.uint8], target: int) -> NDArray[np.intp]:
-    """Columns where row `target` has a residue, or most rows have."""
-    return np.flatnonzero((msa[target] != GAP) | ((msa == GAP).mean(axis=0) < MOSTLY_GAPS))
 
 
 @cache
@@ -183,7 +178,9 @@ class TrainingSamples:
             family = self.real[int(order[place])]
         protein, rows = family.protein, draw_rows(family, config, random)
         # Covariances are those of the columns of the first row.
-        columns = family.columns if self.covariance else target_columns(protein.msa, int(rows[0]))
+        columns = (
+            family.columns if self.covariance else target_columns(protein.msa, int(rows[0]), MOSTLY_GAPS)
+        )
         if len(columns) > config.crop:
             # A window at random among those with most known residues of five tries.
             mapped, crop = protein.mapped[columns], config.crop

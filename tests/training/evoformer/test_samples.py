@@ -17,11 +17,11 @@ from bioattn.models.evoformer.heads import (
     distance_bins,
     sample_losses,
 )
+from bioattn.models.evoformer.inputs import target_columns
 from bioattn.models.evoformer.training_families import (
     TrainingFamily,
     TrainingSamples,
     draw_rows,
-    target_columns,
 )
 
 
@@ -164,8 +164,8 @@ def test_columns_of_a_target_are_its_residues_and_those_of_most_rows():
     msa = np.full((4, 3), GAP, np.uint8)
     msa[0, 0] = 1
     msa[1:, 1] = 2
-    assert target_columns(msa, 0).tolist() == [0, 1]
-    assert target_columns(msa, 1).tolist() == [1]
+    assert target_columns(msa, 0, 0.5).tolist() == [0, 1]
+    assert target_columns(msa, 1, 0.5).tolist() == [1]
 
 
 def test_covariance_features_are_those_of_the_columns_shown(families):
