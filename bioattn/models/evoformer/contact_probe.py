@@ -292,35 +292,24 @@ class ContactProbe(LikelihoodProbe):
         # The longest first: the maps that a protein gets are those of one at least as long, but for the longest.
         order = sorted(range(len(self.ids)), key=lambda number: -len(self.own[number]))
         others = dict(zip(order, [*order[1:2], *order], strict=False))
-        for name, label, what, part, other in (
-            (
-                "uniform_weights",
-                "uniform MSA weights",
-                "Made to attend to all rows and columns alike",
-                "msa",
-                alike,
-            ),
-            ("shuffled_weights", "shuffled MSA weights", "Given its weights in random order", "msa", mixed),
-            (
-                *("other_alignments_maps", "another alignment's maps"),
-                *("Given another's maps and not its own (means)", "msa", None),
-            ),
-            (
-                *("other_residues_weights", "another residue's weights"),
-                *("With another's weights for each residue", "msa", other_residues),
-            ),
-            *(
-                (f"uniform_{part}", f"uniform {part} alone", f"Made to attend to {part} alike", part, alike)
-                for part in LAYERS
-            ),
+        of_alignment = "Given another's maps and not its own (means)"
+        of_residue = "With another's weights for each residue"
+        for name, label, what, other in (
+            ("uniform_weights", "uniform MSA weights", "Made to attend to all rows and columns alike", alike),
+            ("shuffled_weights", "shuffled MSA weights", "Given its weights in random order", mixed),
+            ("other_alignments_maps", "another alignment's maps", of_alignment, None),
+            ("other_residues_weights", "another residue's weights", of_residue, other_residues),
         ):
-            likely, before = partial(self._likely_with, part, other, others), None
+            likely, before = partial(self._likely_with, "msa", other, others), None
             if other is None and len(order) == 1:
                 self.measures.skip("there is one alignment only", name)
                 continue
             if other is None:
-                before = partial(self._likely_with, part, None, {number: number for number in order})
-            yield OtherWeights(name, label, what, likely, WEIGHTS.get(name), before)
+                before = partial(self._likely_with, "msa", None, {number: number for number in order})
+            yield OtherWeights(name, label, what, likely, WEIGHTS[name], before)
+        for part in LAYERS:
+            likely, what = partial(self._likely_with, part, alike, {}), f"Made to attend to {part} alike"
+            yield OtherWeights(f"uniform_{part}", f"uniform {part} alone", what, likely, None)
 
     def _likely_with(
         self, part: str, substitution: Substitution | None, maps_of: Mapping[int, int]
