@@ -39,11 +39,9 @@ class PromoterDataset:
     chrom: list[str]
     """"" where the promoter FASTA gave no location."""
     start: NDArray[np.int64]
-    """0-based first base of the window without flanks; -1 where there is no location."""
+    """Start and end of the window without flanks, 0-based half-open; -1 where there is no location."""
     end: NDArray[np.int64]
-    """Base after the last one of the window without flanks; -1 where there is no location."""
     strand: list[str]
-    """`+`, `-` or `.`."""
     codes: NDArray[np.uint8]
     """(genes, length + 2 * flank): A=0 C=1 G=2 T=3 N=4, 5'->3' in gene orientation; shorter promoters are padded
     with N on the left, so that the anchor stays in one column."""
@@ -53,9 +51,8 @@ class PromoterDataset:
     """(genes, treatments): responses, or 0/1 for the binary task; NaN = missing."""
     treatments: TreatmentTable
     gene_split: NDArray[np.uint8]
-    """(genes,): TRAIN, VALIDATION or TEST."""
+    """(genes,), and (treatments,): TRAIN, VALIDATION or TEST."""
     treatment_split: NDArray[np.uint8]
-    """(treatments,): likewise; all TRAIN unless treatments were held out."""
     task: Task
     metadata: dict[str, Any]
     """What made the dataset (settings, counts, leakage between the splits); JSON types only."""

@@ -38,12 +38,10 @@ LOGGER = logging.getLogger("bioattn")
 
 
 class GeneSplit(NamedTuple):
-    """The side of each gene and the leakage between the sides."""
+    """The side of each gene, how the split was made (plain JSON) and the leakage between the sides."""
 
     sides: NDArray[np.uint8]
-    """(genes,): TRAIN, VALIDATION or TEST."""
     description: dict[str, Any]
-    """How it was made, as plain JSON."""
     leakage: list[Leakage]
     unit_notes: Mapping[str, str]
     """What the audit says of genes that share a transcription unit, by gene id."""

@@ -284,11 +284,9 @@ class Leakage:
     """What the promoters of one side have in common with those of another."""
 
     side: str
-    """`test` or `validation`."""
     against: str
     """The side looked into: `train`, or `validation` for the test side."""
     promoters: int
-    """Promoters of `side`."""
     shared_kmers: float
     """Part of them that has at least `min_share` of its k-mers in common with one promoter of `against`."""
     overlapping: float | None

@@ -44,20 +44,17 @@ LOGGER = logging.getLogger("bioattn")
 
 
 class AuditRow(NamedTuple):
-    """One gene, kept, trimmed or dropped; None stands for an empty field."""
+    """One gene, kept, trimmed or dropped; positions from 0; None stands for an empty field."""
 
     gene_id: str
     chrom: str
     strand: str
     anchor: int | None
-    """0-based anchor base."""
     start: int | None
     """0-based first base of the window (without flanks); negative where it is padded or goes around the origin."""
     end: int | None
     length: int | None
-    """Bases of the window."""
     status: str
-    """kept, trimmed or dropped."""
     reason: str
     """Why it was trimmed or dropped (docs/formats/promoters.md); two reasons of a trim are joined by a comma."""
     other_genes: tuple[str, ...] = ()
@@ -206,7 +203,6 @@ class _Plan(NamedTuple):
     full_start: int
     """First base of the untrimmed window."""
     cut: int
-    """Bases trimmed from the upstream side."""
     others: tuple[Span, ...]
     """Spans of other genes on the window and its flanks."""
 

@@ -28,27 +28,22 @@ _WORDS = re.compile(r"(unit|name)=(\S+)")
 
 
 class Promoter(NamedTuple):
-    """One promoter window and its sequence."""
+    """One promoter window and its sequence; what the FASTA does not give is "", `.`, -1 or None."""
 
     gene_id: str
     chrom: str
-    """Chromosome name, empty when the FASTA gives no location."""
     start: int
-    """0-based first base of the window without flanks, along the chromosome; -1 when not given."""
+    """0-based along the chromosome, half-open, without flanks."""
     end: int
-    """Base after the last one of the window without flanks; -1 when not given."""
     strand: str
-    """`+`, `-`, or `.` when not given."""
     flank: int
     """Extra bases on each side of the window in `codes`."""
     codes: NDArray[np.uint8]
     """Sequence codes 5'->3' in the direction of the gene, shape (length + 2 * flank,)."""
     downstream: int | None = None
-    """Bases of the window from position 0 of the gene on; None when not given."""
+    """Bases of the window from position 0 of the gene on."""
     unit: str = ""
-    """Transcription unit; empty when not given."""
     name: str = ""
-    """Common name; empty when not given."""
 
 
 def read_promoters(path: Path) -> Iterator[Promoter]:

@@ -22,7 +22,6 @@ class ColumnRoles:
     layout: Layout
     gene: int
     treatment: tuple[int, ...] = ()
-    """Columns that together name the treatment of a row (long)."""
     values: tuple[int, ...]
     standard_error: int | None = None
     padj: int | None = None

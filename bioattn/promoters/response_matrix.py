@@ -28,11 +28,8 @@ class AuditRow(NamedTuple):
     reason: str = ""
     """Why it was dropped, or what is to be known about it, in a few fixed words."""
     split: str = ""
-    """`train`, `validation` or `test` for what was kept."""
     values: int | None = None
-    """Responses it has in the dataset."""
     detail: str = ""
-    """Names that explain the reason."""
 
 
 LOGGER = logging.getLogger("bioattn")

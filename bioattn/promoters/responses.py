@@ -102,12 +102,10 @@ class ResponseSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Responses(Measured):
-    """Values of genes × treatments as the tables have them, not yet joined with promoters."""
+    """Values of genes × treatments as the tables have them, each in order of first appearance."""
 
     gene_ids: list[str]
-    """Unique, in order of first appearance."""
     treatments: list[str]
-    """Unique, in order of first appearance."""
     duplicated: dict[str, int]
     """Genes that had more than one value for a treatment: the largest number of them."""
 

@@ -33,13 +33,11 @@ TREATMENT_KEY = "treatment"
 
 
 class SplitWords(NamedTuple):
-    """What messages call what is split."""
+    """What messages call what is split: one, all of them in the input, and the split that takes names."""
 
     noun: str
     inputs: str
-    """All of them, in the input."""
     by_name: str
-    """The split that takes names."""
 
 
 GENES = SplitWords("gene", "promoters", "chromosome")
@@ -50,7 +48,6 @@ class Holdout:
     """What one side gets: `test=IV,XV` (genes), `test=0.1` (genes), `test=group:heat_shock` (treatments)."""
 
     side: int
-    """VALIDATION or TEST."""
     key: str | None
     """None: genes. Otherwise `treatment`, or a column of the treatment table."""
     text: str

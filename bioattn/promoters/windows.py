@@ -27,14 +27,12 @@ from bioattn.promoters.choices import WindowSettings
 
 
 class GeneAnchor(NamedTuple):
-    """The anchor of one gene, or why there is none."""
+    """The anchor of one gene (0-based), or -1 and the reason, as the audit says it."""
 
     position: int
-    """0-based; -1 when there is none."""
     transcript_id: str
     """The transcript the anchor comes from, empty for the 5' end of the gene."""
     reason: str
-    """Empty, or a reason of the audit table."""
 
 
 def find_anchor(gene: Gene, settings: WindowSettings) -> GeneAnchor:

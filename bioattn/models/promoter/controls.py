@@ -60,7 +60,6 @@ class Control(StrEnum):
     QUERY = "query"
     """Each treatment has its own query, and all share the position bias."""
     SEED = "seed"
-    """Another seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

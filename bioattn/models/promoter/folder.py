@@ -67,7 +67,6 @@ class Window:
     """The part of a gene that a model sees."""
 
     length: int
-    """Bases."""
     downstream: int | None
     """Bases from position 0 of the gene on; None when the dataset of the training did not say it."""
 
@@ -96,12 +95,10 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
 
     vocabulary: TreatmentVocabulary
     treatments: TreatmentTable
-    """The training treatments with their features."""
     task: Task
     reference: str | None
     """The treatment that is the control, if one was named."""
     downstream: int | None = None
-    """Bases of a window from position 0 of its gene on; None when that is not known."""
     _runs: dict[Any, PromoterRunner] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was asked for last, ready for more promoters."""
 

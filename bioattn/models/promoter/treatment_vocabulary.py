@@ -39,13 +39,11 @@ class TreatmentBatch(NamedTuple):
     index_T: Tensor
     """int64: position among the training treatments; -1 = not one of them (or unconditional)."""
     categories_TF: Tensor
-    """int64 (T, category columns)."""
     numbers_TN: Tensor
     """float32 (T, number columns), standardised; 0 where missing."""
     present_TN: Tensor
     """float32 (T, number columns): 1 where the number is known."""
     unconditional_T: Tensor
-    """bool: rows that are the unconditional token."""
     bits_TB: Tensor
     """uint8 (T, bytes): fingerprints of molecules; 0 without one. No bytes where molecules do not count."""
     atoms_TAF: Tensor
@@ -81,15 +79,12 @@ class TreatmentVocabulary:
 
     encoding: TreatmentEncoding
     names: tuple[str, ...]
-    """All treatments of the training set, in dataset order."""
     categories: Mapping[str, Sequence[str]]
     """Category columns and their values; value i has index i + 1."""
     numbers: tuple[NumberScale, ...]
     agent_column: str | None
-    """The column that names the agents of doses, or None."""
     unconditional: bool
     smiles: str | None = None
-    """The column with molecules, where they count."""
 
     @property
     def bytes_of_molecule(self) -> int:

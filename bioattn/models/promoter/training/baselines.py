@@ -73,11 +73,10 @@ MOST_FEATURES = 12_000
 
 
 class FeatureSet(NamedTuple):
-    """Blocks of counts and the weight of each."""
+    """Blocks of counts and the weight of each, 1 in all."""
 
     blocks: tuple[Kmers, ...]
     shares: tuple[float, ...] = (1.0,)
-    """One per block; they sum to 1."""
 
     def name(self, downstream: int) -> str:
         """Such as `6-mers −300..0`; downstream: bases of the window from the anchor on."""
@@ -94,9 +93,8 @@ class Baseline:
     predictions: Matrix
     """(genes, training treatments) for all genes of the dataset, in the units of its targets (binary: scores)."""
     validation: dict[str, float]
-    """`bioattn.promoters.response_metrics.summarise` on validation genes."""
+    """`bioattn.promoters.response_metrics.summarise` on validation genes, and on test genes; empty without any."""
     test: dict[str, float]
-    """The same on test genes; empty without test genes."""
     model: LinearModel | None = None
     """Predicts other promoters (None for the mean)."""
 

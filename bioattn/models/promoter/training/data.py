@@ -96,7 +96,6 @@ class Batch(NamedTuple):
     """Promoters of one step and the treatments whose responses are predicted."""
 
     codes_BL: Tensor
-    """uint8 (B, length)."""
     targets_BT: Tensor
     """float32 (B, T) in the dataset's units; NaN = missing."""
     treatments_T: Tensor

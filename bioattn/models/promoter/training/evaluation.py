@@ -111,13 +111,10 @@ class Evaluation:
     task: str
     rows: list[Row]
     per_treatment: dict[str, dict[str, float]]
-    """By treatment and metric, in the units of the responses."""
     beside: Comparison | None
-    """On the test (else validation) genes."""
     check: str = ""
     """What the quick check of the maps says."""
     verdict: str = ""
-    """Its code."""
     next: tuple[str, ...] = ()
     """What to do after that check; it names the user's files, and is not part of the model folder."""
 
