@@ -23,7 +23,6 @@ from bioattn.promoters.expression import (
     replicates_of,
     without_replicate,
 )
-from bioattn.promoters.gene_split import GeneSplit, split_genes
 from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.homology import nearest_correlation, read_proteins
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
@@ -38,7 +37,7 @@ from bioattn.promoters.response_matrix import (
     replicate_groups,
 )
 from bioattn.promoters.responses import Responses, ResponseSource, read_responses
-from bioattn.promoters.splits import read_split_table, split_treatments
+from bioattn.promoters.splits import GeneSplit, read_split_table, split_genes, split_treatments
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, read_treatment_table
 from bioattn.text import counted, listed, percentage, quoted
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from bioattn.errors import BioattnError
 from bioattn.promoters.choices import DatasetSettings, Split
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
-from bioattn.promoters.gene_split import split_genes
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import (
     block_groups,
     parse_holdouts,
     split_by_chromosome,
     split_by_group,
+    split_genes,
     split_treatments,
 )
 from bioattn.promoters.treatments import TreatmentTable

@@ -24,7 +24,7 @@ from bioattn.models.promoter.training.baselines import (
     as_promoter_model,
     default_baselines,
 )
-from bioattn.models.promoter.training.settings import WARM, matching_dropout
+from bioattn.models.promoter.training.task import WARM, matching_dropout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
 from bioattn.system.signals import StopRequest

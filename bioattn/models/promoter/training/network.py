@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -13,7 +14,15 @@ from bioattn.attention.capture import capture
 from bioattn.attention.measures import EntropyMeter
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import BinEncoder
-from bioattn.models.promoter.config import Conditioning, FirstFilters, Metric, Readout
+from bioattn.models.promoter.config import (
+    Conditioning,
+    FirstFilters,
+    Loss,
+    Metric,
+    PromoterModelConfig,
+    Readout,
+    TrainingConfig,
+)
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.layers import part_of_batch
 from bioattn.models.promoter.model import PromoterModel, attention_sites
@@ -35,7 +44,6 @@ from bioattn.models.promoter.training.first_weights import (
     start_for_clear_motifs,
     warm_start,
 )
-from bioattn.models.promoter.training.settings import Plan, loss_and_metric
 from bioattn.models.promoter.treatment_encoder import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, PromoterDataset
@@ -72,6 +80,32 @@ AVERAGED_PROMOTERS = 500
 
 AVERAGED = ("pearson", "auroc", "auprc")
 """Figures per treatment whose means are watched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One network to train."""
+
+    config: PromoterModelConfig
+    training: TrainingConfig
+
+
+def loss_and_metric(training: TrainingConfig, task: str) -> tuple[Loss, Metric]:
+    """Those of the settings, else the usual ones of the task.
+
+    Raises: BioattnError when they are for the other kind of task.
+    """
+    binary = task == "binary"
+    loss = training.loss or (Loss.BINARY if binary else Loss.MSE)
+    metric = training.metric or (Metric.AUROC if binary else Metric.PEARSON)
+    fits = {
+        "loss": (loss is Loss.BINARY) == binary,
+        "metric": metric is Metric.LOSS or (metric in (Metric.AUROC, Metric.AVERAGE_PRECISION)) == binary,
+    }
+    for name, value in (("loss", loss), ("metric", metric)):
+        if not fits[name]:
+            raise BioattnError(f"{name} = {value} does not fit the dataset, whose task is {task}")
+    return loss, metric
 
 
 class Learned(NamedTuple):
