@@ -245,7 +245,15 @@ def load_network(
     _check_integers(architecture, "", sum(map(math.prod, stored.values())), path)
     model = _model_without_values(make, path, len(stored))
     arrays = model.state_dict()
-    _check_arrays(path, {name: tuple(tensor.shape) for name, tensor in arrays.items()}, stored)
+    for name in (name for name in arrays if name not in stored):
+        raise FormatError(
+            f"{path}: the array {name} is missing; the file does not belong to this config.json"
+        )
+    for name, shape in stored.items():
+        if name not in arrays:
+            raise FormatError(f"{path}: unknown array {name}; the file does not belong to this config.json")
+        if shape != (wanted := tuple(arrays[name].shape)):
+            raise FormatError(f"{path}: the array {name} has shape {shape}, config.json asks for {wanted}")
     try:
         with open_safetensors(path) as file:
             for name in stored:
@@ -326,23 +334,6 @@ class _WithoutFilling(TorchFunctionMode):
                 return tensor
         drawn = func is torch.randn and "device" not in kwargs
         return (torch.empty if drawn else func)(*args, **kwargs)
-
-
-def _check_arrays(
-    path: Path, expected: dict[str, tuple[int, ...]], stored: dict[str, tuple[int, ...]]
-) -> None:
-    for name in expected:
-        if name not in stored:
-            raise FormatError(
-                f"{path}: the array {name} is missing; the file does not belong to this config.json"
-            )
-    for name, shape in stored.items():
-        if name not in expected:
-            raise FormatError(f"{path}: unknown array {name}; the file does not belong to this config.json")
-        if shape != expected[name]:
-            raise FormatError(
-                f"{path}: the array {name} has shape {shape}, config.json asks for {expected[name]}"
-            )
 
 
 def _check_digests(folder: Path, record: str, content: Any) -> None:

@@ -173,10 +173,10 @@ class GraphAttentionEncoder(nn.Module):
             state_BAC = layer(state_BAC, near_BAA, batch)
             states.append(state_BAC)
         normed = [self.norm(state) for state in states]
-        keys, values = (
-            torch.stack(
-                [self._heads(project(state)) for project, state in zip(layers, normed, strict=True)], 1
-            )
+        keys, values = (  # (B, R, H, A, D)
+            torch.stack([project(state) for project, state in zip(layers, normed, strict=True)], 1)
+            .unflatten(-1, (self.query_RHD.shape[1], -1))
+            .transpose(2, 3)
             for layers in (self.project_key, self.project_value)
         )
         query_BRH1D = self.query_RHD[None, :, :, None].expand(len(state_BAC), -1, -1, -1, -1)
@@ -190,10 +190,6 @@ class GraphAttentionEncoder(nn.Module):
         )
         writes_BRAS: Tensor = (weights_BRH1A.transpose(-1, -2) * values).transpose(2, 3).flatten(3)
         return writes_BRAS
-
-    def _heads(self, state_BAC: Tensor) -> Tensor:
-        """(B, H, A, D)."""
-        return state_BAC.view(*state_BAC.shape[:2], self.query_RHD.shape[1], -1).transpose(1, 2)
 
 
 class _GraphAttentionLayer(nn.Module):

@@ -15,7 +15,7 @@ Conventions, the same throughout:
 Shape suffixes: B resamples, G genes, T treatments, K distinct scores in ascending order.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -328,28 +328,20 @@ class Estimate(NamedTuple):
     high: float
 
 
-def draws(num_genes: int, resamples: int = 1000, seed: int = 0) -> Iterator[Floats]:
-    """Yield how often each gene is drawn, in blocks of rows: together shape=(resamples, genes), rows sum to genes.
-
-    The draws depend on `num_genes` and `seed` alone, not on the size of the blocks.
-    """
-    generator = np.random.default_rng(seed)
-    rows_per_block = max(1, BLOCK // max(1, num_genes))
-    for start in range(0, resamples, rows_per_block):
-        rows = min(rows_per_block, resamples - start)
-        drawn = generator.integers(num_genes, size=(rows, num_genes)) + np.arange(rows)[:, None] * num_genes
-        yield (
-            np.bincount(drawn.ravel(), minlength=rows * num_genes).reshape(rows, num_genes).astype(np.float64)
-        )
-
-
 def resampled(statistic: Statistic, num_genes: int, resamples: int = 1000, seed: int = 0) -> Floats:
     """The statistic on the genes as they are (entry 0), then on every resample: shape=(1 + resamples,).
 
-    Two statistics with the same number of genes and seed see the same draws: subtract to compare them.
+    Two statistics with the same number of genes and seed see the same draws, whatever the size of the blocks:
+    subtract to compare them.
     """
     values = [statistic(np.ones((1, num_genes)))]
-    values += [statistic(weights_BG) for weights_BG in draws(num_genes, resamples, seed)]
+    generator = np.random.default_rng(seed)
+    rows_per_block = max(1, BLOCK // max(1, num_genes))
+    for start in range(0, resamples, rows_per_block):
+        shape = (min(rows_per_block, resamples - start), num_genes)
+        drawn = generator.integers(num_genes, size=shape) + np.arange(shape[0])[:, None] * num_genes
+        weights_BG = np.bincount(drawn.ravel(), minlength=shape[0] * num_genes).reshape(shape)
+        values.append(statistic(weights_BG.astype(np.float64)))
     return np.concatenate(values)
 
 

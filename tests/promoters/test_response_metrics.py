@@ -142,7 +142,9 @@ def test_every_statistic_equals_a_loop_over_resampled_tables(two_predictions):
         median_average_precision: (labels, good),
         median_gene_pearson: (truth, good),
     }
-    weights = next(metrics.draws(80, 10, seed=1))
+    drawn = []
+    metrics.resampled(lambda weights: drawn.append(weights) or weights[:, 0], 80, 10, seed=1)
+    weights = drawn[1]
     for statistic, (first, second, *rest) in statistics.items():
         vectorised = statistic(first, second, *rest)(weights)
         for row, value in zip(weights.astype(int), vectorised, strict=True):

@@ -229,13 +229,15 @@ class PromoterModelConfig:
         require(self, ("kmer",), lambda value: 1 <= value <= 8, kmers)
         shares = ("dropout", "kmer_dropout", "stem_dropout", "concat_dropout")
         require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
-        for wrong, sentence in (*self._mistakes(), *self._mistakes_of_conditioning()):
+        for wrong, sentence in self._mistakes():
             if wrong:
                 raise SettingsError(sentence)
 
     def _mistakes(self) -> Iterator[tuple[bool, str]]:
-        """Settings that do not go together, and what to say of them."""
+        """Settings that do not go together, or are for another conditioning or stem, and what to say of them."""
         query, bias, stem = self.attention_query, self.position_bias, self.stem
+        conditioning, encoder = self.conditioning, self.treatment_encoder
+        concat = conditioning == Conditioning.CONCAT
         yield (
             query == QuerySource.POSITION and bias == PositionBias.NONE,
             "attention_query = position needs position_bias = shared or treatment",
@@ -268,11 +270,6 @@ class PromoterModelConfig:
             self.length < self.pool,
             f"the promoters have {self.length} bases, less than one bin of pool = {self.pool}",
         )
-
-    def _mistakes_of_conditioning(self) -> Iterator[tuple[bool, str]]:
-        """Settings that are for another conditioning or stem, and what to say of them."""
-        conditioning, stem, encoder = self.conditioning, self.stem, self.treatment_encoder
-        concat = conditioning == Conditioning.CONCAT
         usual = {field.name: field.default for field in fields(self)}
         for name in ("readout", "reader", "hops", "stem", "attention_query", "key_layers"):
             value = getattr(self, name)

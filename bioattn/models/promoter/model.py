@@ -27,7 +27,7 @@ from bioattn.inference.runner import BinEncoder
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.layers import PromoterDropout
-from bioattn.models.promoter.stem import EXPECTED_ELEMENTS, ConvStem, PretrainedStem, one_hot
+from bioattn.models.promoter.stem import EXPECTED_ELEMENTS, ConvStem, PretrainedStem, kmer_numbers, one_hot
 from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.homology import canonical_columns
@@ -145,10 +145,9 @@ class RidgeBlock(nn.Module):
 
     def cells(self, codes_BL: Tensor) -> Tensor:
         """The feature of the k-mer that begins at each place (B, S); one more than all where it does not count."""
-        windows_BSk = codes_BL.long().unfold(-1, self.k, 1)
-        place_k = 4 ** torch.arange(self.k - 1, -1, -1, device=codes_BL.device)
-        column_BS = self.column_K[(windows_BSk.clamp(max=3) * place_k).sum(-1)]
-        counted_BS = (windows_BSk <= 3).all(-1) & (self.weight_S != 0)
+        number_BS = kmer_numbers(codes_BL, self.k)
+        column_BS = self.column_K[number_BS.clamp(max=4**self.k - 1)]
+        counted_BS = (number_BS < 4**self.k) & (self.weight_S != 0)
         return torch.where(counted_BS, self.window_S * self.num_columns + column_BS, len(self.added_XT))
 
     def counts(self, cells_BS: Tensor) -> Tensor:

@@ -34,6 +34,15 @@ def one_hot(codes_BL: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return (codes_BL.unsqueeze(1) == bases[:, None]).to(dtype)
 
 
+def kmer_numbers(codes_BL: Tensor, k: int) -> Tensor:
+    """The number of each k-mer that lies in the codes (B, L) as a whole, (B, L - k + 1): its codes as digits, the
+    first base highest; 4^k for one with an unknown base."""
+    windows_BLk = codes_BL.long().unfold(-1, k, 1)
+    place_k = 4 ** torch.arange(k - 1, -1, -1, device=codes_BL.device)
+    number_BL = (windows_BLk.clamp(max=3) * place_k).sum(-1)
+    return number_BL.masked_fill((windows_BLk >= AMBIGUOUS).any(-1), 4**k)
+
+
 class Exponential(nn.Module):
     """exp(x), the first-layer activation of Koo & Ploenzke 2021 (kept finite)."""
 
@@ -202,12 +211,7 @@ class KmerStem(BinStem):
 
     def columns_within(self, codes_BL: Tensor) -> Tensor:
         """The column of each k-mer that lies in the codes (B, L) as a whole, (B, L - k + 1)."""
-        k = self.config.kmer
-        windows_BLk = codes_BL.long().unfold(-1, k, 1)
-        place_k = 4 ** torch.arange(k - 1, -1, -1, device=codes_BL.device)
-        index_BL = (windows_BLk.clamp(max=3) * place_k).sum(-1)
-        unknown_BL = (windows_BLk == AMBIGUOUS).any(-1)
-        columns_BL: Tensor = self.column[index_BL.masked_fill(unknown_BL, 4**k)]
+        columns_BL: Tensor = self.column[kmer_numbers(codes_BL, self.config.kmer)]
         return columns_BL
 
 
