@@ -15,14 +15,6 @@ from bioattn.io.files import atomic_output, check_output
 from bioattn.io.records import audit_path, audit_text
 from bioattn.promoters.choices import DatasetSettings, ResponseColumns, Split, Standardize
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
-from bioattn.promoters.expression import (
-    are_small_counts,
-    is_counts,
-    is_linear,
-    log_counts,
-    replicates_of,
-    without_replicate,
-)
 from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.homology import nearest_correlation, read_proteins
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
@@ -36,7 +28,17 @@ from bioattn.promoters.response_matrix import (
     join_promoters,
     replicate_groups,
 )
-from bioattn.promoters.responses import Responses, ResponseSource, read_responses
+from bioattn.promoters.responses import (
+    Responses,
+    ResponseSource,
+    are_small_counts,
+    is_counts,
+    is_linear,
+    log_counts,
+    read_responses,
+    replicates_of,
+    without_replicate,
+)
 from bioattn.promoters.splits import GeneSplit, read_split_table, split_genes, split_treatments
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, read_treatment_table
 from bioattn.text import counted, listed, percentage, quoted

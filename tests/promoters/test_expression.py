@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from bioattn.promoters.expression import read_expression, size_factors, without_replicate
 from bioattn.promoters.genes import GeneNames
+from bioattn.promoters.responses import read_expression, size_factors, without_replicate
 from tests.making import bioattn
 
 GENES, SAMPLES = ["g1", "g2", "g3"], ["heat_1", "heat_2", "cold", "none"]
