@@ -289,7 +289,7 @@ class PromoterPredictor:
         responses_BT: Tensor = self.runner.model(codes_BL, self.treatments, letters_BLA)
         return responses_BT
 
-    def fast_mutants(self, batch_size: int) -> "FastMutants | None":
+    def fast_mutants(self, batch_size: int) -> "CrossMutants | PlainMutants | FastMutants | None":
         """All single mutants with less work than a forward pass for each: of `cross` models."""
         found: list[CrossMutants | PlainMutants] = []
         for member in self.runner.model.members:
@@ -301,7 +301,7 @@ class PromoterPredictor:
                     found.append(CrossMutants(member, network, self.treatments, batch_size))
             else:
                 return None
-        return FastMutants(found)
+        return found[0] if len(found) == 1 else FastMutants(found)
 
 
 class PlainMutants(NamedTuple):
@@ -326,15 +326,11 @@ class FastMutants(NamedTuple):
 
     def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """As `CrossMutants.answers`."""
-        first, *others = self.members
-        if not others:
-            yield from first.answers(codes_L, position_M, base_M)
-            return
-        total_MT: Tensor | None = None
+        total_MT = torch.zeros(0)
         for member in self.members:
             for rows, answer_NT in member.answers(codes_L, position_M, base_M):
-                if total_MT is None:
+                if not len(total_MT):
                     total_MT = answer_NT.new_zeros(len(position_M), answer_NT.shape[1])
                 total_MT[rows] += answer_NT
-        if total_MT is not None:
-            yield torch.arange(len(position_M), device=total_MT.device), total_MT
+        if len(total_MT):
+            yield torch.arange(len(total_MT), device=total_MT.device), total_MT

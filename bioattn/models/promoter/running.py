@@ -30,7 +30,7 @@ from bioattn.inference.passes import fitting_batch
 from bioattn.inference.promoter_windows import N_CODE, Promoters, refitted
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.models.promoter.cross import CrossModel
-from bioattn.models.promoter.model import Member, RidgeModel, attention_sites
+from bioattn.models.promoter.model import RidgeModel, attention_sites
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.schema import (
@@ -114,22 +114,18 @@ class PromoterRunner:
             if any(array.name == CONTRIBUTIONS for array in layout.arrays):
                 member = self._member_of[layout.path]
                 # Of several sites of a network the last one has its intercept, so that all intercepts add up.
-                intercept_T = self._intercept(member) * (id(member) not in given)
+                network, treatments = member.network, self.predictor.treatments
+                with torch.inference_mode():
+                    if isinstance(network, RidgeModel):
+                        standard_T = network.intercept(treatments)
+                    else:
+                        assert isinstance(network, CrossModel)
+                        standard_T = network.intercept(network.treatment_encoder(treatments))
+                    of_member_T = member.in_response_units(standard_T, treatments).cpu().numpy()
+                intercept_T = of_member_T * (id(member) not in given)
                 given.add(id(member))
                 attributes = {**layout.attributes, "intercept": tuple(intercept_T.tolist())}
                 self.layouts[number] = replace(layout, attributes=attributes)
-
-    def _intercept(self, member: Member) -> NDArray[np.float32]:
-        """What a member predicts where nothing is attended to (T,), in the units of responses."""
-        network, treatments = member.network, self.predictor.treatments
-        with torch.inference_mode():
-            if isinstance(network, RidgeModel):
-                standard_T = network.intercept(treatments)
-            else:
-                assert isinstance(network, CrossModel)
-                standard_T = network.intercept(network.treatment_encoder(treatments))
-            intercept_T: NDArray[np.float32] = member.in_response_units(standard_T, treatments).cpu().numpy()
-        return intercept_T
 
     @cached_property
     def batch_size(self) -> int:

@@ -270,7 +270,7 @@ def test_a_ridge_in_windows_equals_sklearn_on_counts_of_strings(canonical, genes
     train = expected[data.train]
     scaled = (expected - train.mean(0)) / np.sqrt(np.square(train - train.mean(0)).sum(1).mean())
     oracle = Ridge(alpha=3.0, fit_intercept=False).fit(scaled[data.train], data.deviations)
-    model = data.path(baselines.FeatureSet((block,)))
+    model = data.path(((block, 1.0),))
     predicted = model.model(model.weights(3.0), data.mean).predict(data.codes)
     assert predicted == pytest.approx(oracle.predict(scaled) + data.mean, abs=2e-3)
 

@@ -10,7 +10,7 @@ import itertools
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -72,15 +72,8 @@ MOST_FEATURES = 12_000
 """Of a ridge on more genes than that: its Gram matrix takes 0.6 GB."""
 
 
-class FeatureSet(NamedTuple):
-    """Blocks of counts and the weight of each, 1 in all."""
-
-    blocks: tuple[Kmers, ...]
-    shares: tuple[float, ...] = (1.0,)
-
-    def name(self, downstream: int) -> str:
-        """Such as `6-mers −300..0`; downstream: bases of the window from the anchor on."""
-        return " + ".join(block.name(downstream) for block in self.blocks)
+Features: TypeAlias = tuple[tuple[Kmers, float], ...]
+"""Blocks of counts and the weight of each, 1 in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +126,20 @@ class BaselineData:
         if len(self.train) > GENES_TO_CHOOSE:
             chosen_from = np.random.default_rng(0).choice(self.train, GENES_TO_CHOOSE, replace=False)
         self._few = np.isin(self.train, chosen_from)
-        self._paths: dict[FeatureSet, RidgePath] = {}
+        self._paths: dict[Features, RidgePath] = {}
 
-    def path(self, features: FeatureSet, genes: NDArray[np.bool_] | slice = slice(None)) -> RidgePath:
+    def path(self, features: Features, genes: NDArray[np.bool_] | slice = slice(None)) -> RidgePath:
         """Fits to some training genes (True), or all."""
         codes = self.codes[self.train[genes]]
-        blocks = [Standardised.fit(*each, codes) for each in zip(*features, strict=True)]
+        blocks = [Standardised.fit(block, share, codes) for block, share in features]
         return RidgePath(blocks, codes, self.deviations[genes])
 
-    def chosen(self, candidates: Sequence[FeatureSet], *fits: Fits) -> "Chosen":
+    def chosen(self, candidates: Sequence[Features], *fits: Fits) -> "Chosen":
         """The fit with the best score on validation genes."""
         found: list[Chosen] = []
         for features in candidates:
             path = self._paths.get(features) or self.path(features, self._few)
-            if not any(block.window for block in features.blocks):
+            if not any(block.window for block, _ in features):
                 self._paths[features] = path
             validation_GR = path.rotate(self.codes[self.validation])
             for choice, weights in (each for fit in fits for each in fit(self, path)):
@@ -155,9 +148,13 @@ class BaselineData:
                 score = self.score(predicted_GT)
                 if not found or score > found[0].score:
                     model = path.model(weights_RT, self.mean)
-                    choice = f"{features.name(self.after_anchor)}, {choice}"
+                    choice = f"{self.named(block for block, _ in features)}, {choice}"
                     found = [Chosen(score, choice, features, weights, model, predicted_GT)]
         return found[0]
+
+    def named(self, blocks: Iterable[Kmers]) -> str:
+        """Such as `6-mers −300..0`, from the anchor."""
+        return " + ".join(block.name(self.after_anchor) for block in blocks)
 
     def score(self, predicted_GT: Matrix) -> float:
         """Mean Pearson r over treatments, or AUROC, on validation genes; −∞ without any."""
@@ -173,7 +170,7 @@ class BaselineData:
         path = self.path(chosen.features)
         return path.model(chosen.weights(path), self.mean)
 
-    def fitted(self, name: str, candidates: Sequence[FeatureSet], fits: Fits) -> Baseline:
+    def fitted(self, name: str, candidates: Sequence[Features], fits: Fits) -> Baseline:
         """The row of the fit with the best validation score."""
         chosen = self.chosen(candidates, fits)
         model = self.refitted(chosen)
@@ -194,7 +191,7 @@ class Chosen(NamedTuple):
     score: float
     choice: str
     """Its features and how it is shrunk, for people."""
-    features: FeatureSet
+    features: Features
     weights: Weights
     model: LinearModel
     """Fitted to `GENES_TO_CHOOSE`."""
@@ -223,7 +220,7 @@ def default_baselines(
     elif not data.deviations.any():
         LOGGER.warning("no target varies over the training genes: only the training mean is shown")
     else:
-        bumps, codons = kmer_bumps(data, KMERS), kmers_and_codons(data)
+        bumps = kmer_bumps(data, KMERS)
         # One number a gene, its coordinate on the shared axis, times the axis: how far one gets when no treatment
         # has anything of its own.
         shared_TD = principal_directions(data.deviations)[:, :1]
@@ -237,9 +234,14 @@ def default_baselines(
             lambda: component_ridge(data),
         ]
         if data.start_codon is not None:
+            ((near, _),), codons = (
+                kmer_bumps(data, [6])[0],
+                Kmers(3, -data.downstream, canonical=False, step=3),
+            )
+            both = [((near, 1.0 - share), (codons, share)) for share in CODON_SHARES]
             rows += [
-                lambda: data.fitted("region + codon ridge", codons, by_penalty),
-                lambda: data.fitted("region + codon component ridge", codons, by_component),
+                lambda: data.fitted("region + codon ridge", both, by_penalty),
+                lambda: data.fitted("region + codon component ridge", both, by_component),
             ]
     progress.begin("simple models", len(rows) + (len(rows) > 1))
     began = time.monotonic()
@@ -366,8 +368,7 @@ def windowed_ridges(data: BaselineData, strand: Strand, others: Sequence[LinearM
     if parts:
         total = LinearModel.total(*zip(*parts, strict=True))
         names = ", ".join(
-            f"{weight:.2f} × {' + '.join(each.block.name(data.after_anchor) for each in model.blocks)}"
-            for model, weight in parts
+            f"{weight:.2f} × {data.named(each.block for each in model.blocks)}" for model, weight in parts
         )
         rows.append(data.row("sum of k-mer ridges", names, total.predict(data.codes), total))
     return rows
@@ -402,16 +403,16 @@ def stacked(
     return weights
 
 
-def kmers_in_windows(data: BaselineData, canonical: bool) -> list[FeatureSet]:
+def kmers_in_windows(data: BaselineData, canonical: bool) -> list[Features]:
     """Logarithms of k-mer counts in windows over all of the promoter, downstream bases too; first 5-mers by 50 bp,
     of which there are many sites in each window: these tell the strands apart."""
     length = int(data.codes.shape[1])
-    found = []
+    found = list[Features]()
     for k, window in sorted(WINDOWED, key=lambda each: each != (5, 50)):
         block = Kmers(k, -length, canonical=canonical, window=window if window < length else 0, log=True)
         features = (int(block.columns.max()) + 1) * (int(block.windows(length).max()) + 1)
         if min(features, len(data.train)) <= MOST_FEATURES:
-            found.append(FeatureSet((block,)))
+            found.append(((block, 1.0),))
     return list(dict.fromkeys(found))
 
 
@@ -476,28 +477,21 @@ def by_component(data: BaselineData, path: RidgePath) -> Iterator[tuple[str, Wei
     yield "a penalty per component", weights
 
 
-def kmer_windows(data: BaselineData, ks: Sequence[int], windows: Sequence[int] = WINDOWS) -> list[FeatureSet]:
+def kmer_windows(data: BaselineData, ks: Sequence[int], windows: Sequence[int] = WINDOWS) -> list[Features]:
     """For each k a feature set per window that is shorter than the promoter, and one for all of it."""
     widths = [*(width for width in sorted(set(windows)) if width < data.upstream), data.upstream]
     anchor = -data.downstream
-    return [FeatureSet((Kmers(k, anchor - width, anchor),)) for k in ks for width in widths]
+    return [((Kmers(k, anchor - width, anchor), 1.0),) for k in ks for width in widths]
 
 
-def kmer_bumps(data: BaselineData, ks: Sequence[int]) -> list[FeatureSet]:
+def kmer_bumps(data: BaselineData, ks: Sequence[int]) -> list[Features]:
     """For each k a feature set per distance weighting, over all that lies before the anchor."""
     anchor = -data.downstream
     return [
-        FeatureSet((Kmers(k, anchor - data.upstream, anchor, centre=anchor + centre, width=width),))
+        ((Kmers(k, anchor - data.upstream, anchor, centre=anchor + centre, width=width), 1.0),)
         for k in ks
         for centre, width in BUMPS
     ]
-
-
-def kmers_and_codons(data: BaselineData) -> list[FeatureSet]:
-    """Positional 6-mers with the codons of the rest of the window, at several shares; for coding windows."""
-    (kmers,) = kmer_bumps(data, [6])[0].blocks
-    codons = Kmers(3, -data.downstream, canonical=False, step=3)
-    return [FeatureSet((kmers, codons), (1.0 - share, share)) for share in CODON_SHARES]
 
 
 def principal_directions(deviations_GT: Matrix) -> Matrix:
