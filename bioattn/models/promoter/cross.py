@@ -3,6 +3,9 @@
 Shape suffixes: B promoters, P bins, T treatments, C channels, E treatment channels.
 """
 
+from collections.abc import Sequence
+from typing import Any, cast
+
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -123,6 +126,8 @@ class CrossModel(nn.Module):
     Attention Networks, Yang et al. 2016).
     """
 
+    hops: Sequence[MultiHeadAttention]
+
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
         super().__init__()
         channels, query = config.channels, config.attention_query
@@ -144,7 +149,7 @@ class CrossModel(nn.Module):
         if query != QuerySource.UNIFORM and config.position_bias == PositionBias.TREATMENT:
             self.position_curve = PositionCurve(config)
         self.normalise_query = nn.ModuleList(nn.LayerNorm(channels) for _ in range(config.hops))
-        self.hops = nn.ModuleList(self._hop(config, hop) for hop in range(config.hops))
+        self.hops = cast(Any, nn.ModuleList(self._hop(config, hop) for hop in range(config.hops)))
         self.readout: TreatmentReadout | BinReadout
         if mixes:
             self.readout = TreatmentReadout(
@@ -205,7 +210,6 @@ class CrossModel(nn.Module):
         query_1TC = self.first_queries(embeddings_TE).unsqueeze(0)
         mask = known_BP[:, None, None, :]
         for normalise, attention in zip(self.normalise_query, self.hops, strict=True):
-            assert isinstance(attention, MultiHeadAttention)
             bias = self.position_bias(attention.site, embeddings_TE)
             last = attention is self.hops[-1]
             context_BTC = attention(
@@ -229,7 +233,6 @@ class CrossModel(nn.Module):
         intercept. With a null key nothing is moved: its value is 0.
         """
         attention = self.hops[-1]
-        assert isinstance(attention, MultiHeadAttention)
         if not isinstance(self.readout, LinearReadout) or attention.site.null_key:
             return
         attended = []
@@ -248,7 +251,6 @@ class CrossModel(nn.Module):
     def intercept(self, embeddings_TE: Tensor) -> Tensor:
         """What a readout answers where nothing was attended to (T,): contributions are added to it."""
         last = self.hops[-1]
-        assert isinstance(last, MultiHeadAttention)
         nothing_11X = embeddings_TE.new_zeros(1, 1, last.project_value.out_features)
         answer_1T: Tensor = self.readout(last.project_output(nothing_11X), embeddings_TE)
         return answer_1T[0]

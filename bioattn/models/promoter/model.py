@@ -202,10 +202,11 @@ class RidgeModel(nn.Module):
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
         super().__init__()
         number = len(vocabulary.names)
-        self.blocks = nn.ModuleList(
+        blocks = (
             RidgeBlock(k, strands, windows, bool(log), config.length, number)
             for k, strands, windows, log in config.ridge_blocks
         )
+        self.blocks: Sequence[RidgeBlock] = cast(Any, nn.ModuleList(blocks))
         self.register_buffer("offset_T", torch.zeros(number))
         position = Axis("key", "position", edges=config.bin_edges)
         self.site = AttentionSite(
@@ -239,7 +240,6 @@ class RidgeModel(nn.Module):
         edges = torch.tensor(self.site.key_edges, device=codes_BL.device)
         added_BPT = self.offset_T.new_zeros(len(codes_BL), len(edges) - 1, len(self.offset_T))
         for block in self.blocks:
-            assert isinstance(block, RidgeBlock)
             by_base_BLT = F.pad(block.by_place(codes_BL) / block.k, (0, 0, block.k - 1, block.k - 1))
             by_base_BLT = by_base_BLT.unfold(1, block.k, 1).sum(-1)
             bin_L = torch.bucketize(

@@ -20,7 +20,7 @@ channels of a head, V variables, N nodes, Q monomials.
 
 import math
 from itertools import combinations_with_replacement
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -29,7 +29,6 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import masked_logit
 from bioattn.models.promoter.cross import BinReadout, CrossModel
 from bioattn.models.promoter.stem import (
@@ -254,7 +253,6 @@ class PromoterFields:
     ) -> None:
         """query_THD: queries of the treatments, projected and divided by √D; bias_HTP: their position biases."""
         attention = network.hops[0]
-        assert isinstance(attention, MultiHeadAttention)
         self._stem = stem
         # Channels that the stem does not normalise stay as they are where no mutation reaches.
         self._weight_C = stem.weight_C * stem.normalised_C
@@ -273,11 +271,8 @@ class PromoterFields:
         self._normalise: nn.GroupNorm | None = None
         zero = torch.zeros((), dtype=torch.float64, device=self._bins_PC.device)
         self._mixed_mean, self._mixed_scale = zero, zero + 1
-        for convolution, normalise in zip(
-            network.mixer.convolutions, network.mixer.normalisations, strict=True
-        ):
-            assert isinstance(convolution, nn.Conv1d)
-            assert isinstance(normalise, nn.GroupNorm)
+        layers: Any = zip(network.mixer.convolutions, network.mixer.normalisations, strict=True)
+        for convolution, normalise in layers:
             self.halo, self._normalise = convolution.kernel_size[0] // 2, normalise
             self._prepare_mixer(convolution, normalise)
         self._reach_4 = self._reach_of_shifts()

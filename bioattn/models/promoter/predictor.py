@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from bioattn.attention.capture import listener_for
-from bioattn.attention.multi_head import WIDENING, MultiHeadAttention
+from bioattn.attention.multi_head import WIDENING
 from bioattn.attention.operator import masked_logit
 from bioattn.attention.score import DotScore
 from bioattn.models.promoter.config import Stem
@@ -78,9 +78,7 @@ class CrossMutants:
         self._batch_size = batch_size
         self._embeddings_TE = network.treatment_encoder(treatments)
         config = network.stem.config
-        attention = network.hops[0]
-        assert isinstance(attention, MultiHeadAttention)
-        self._attention = attention
+        self._attention = attention = network.hops[0]
         self._few_keys_change = (
             isinstance(attention.score, DotScore)
             and len(network.hops) == 1

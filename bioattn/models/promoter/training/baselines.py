@@ -25,7 +25,7 @@ from scipy.optimize import nnls
 
 from bioattn.io.files import atomic_output
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Strand
-from bioattn.models.promoter.model import PromoterModel, RidgeBlock, RidgeModel
+from bioattn.models.promoter.model import PromoterModel, RidgeModel
 from bioattn.models.promoter.training.ridge import (
     Codes,
     Kmers,
@@ -531,7 +531,6 @@ def as_promoter_model(
     network = model.members[0].network
     assert isinstance(network, RidgeModel)
     for block, kmers, added_FT in zip(network.blocks, blocks, added, strict=True):
-        assert isinstance(block, RidgeBlock)
         block.set(kmers.weights(length), kmers.windows(length), added_FT)
     network.offset_T.copy_(torch.from_numpy(offset_T))
     model.members[0].set_units(mean_T, sd_T)

@@ -321,7 +321,6 @@ def _set_heads(
     weights over positions before they were scaled to 1.
     """
     (attention,) = network.hops
-    assert isinstance(attention, MultiHeadAttention)
     assert network.position_bias_HP is not None
     assert network.position_curve is not None
     norm_C = np.pad(np.linalg.norm(vectors_KC, axis=0), (0, readers_TC.shape[1] - vectors_KC.shape[1]))
