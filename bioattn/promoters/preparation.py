@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError
@@ -339,8 +338,18 @@ class PromoterCutter:
         around = np.array([plan.row.chrom in self.around for plan in plans])
         windows = self.genome.windows(numbers, starts, settings.length + 2 * flank, around)
         for plan, codes in zip(plans, windows, strict=True):
-            masked = self._hide_other_genes(plan, codes)
-            row = plan.row
+            row, masked = plan.row, 0
+            if settings.overlap in ("mask", "trim") and plan.others:
+                # `mask` hides other genes in the window and its flanks, `trim` in the flanks only: what was cut
+                # must not come back as context.
+                hidden, origin = np.zeros(codes.size, dtype=bool), plan.full_start - flank
+                for span in plan.others:
+                    hidden[max(span.start - origin, 0) : max(span.end - origin, 0)] = True
+                inside = slice((row.start or 0) - origin, (row.end or 0) - origin)
+                if settings.overlap == "trim":
+                    hidden[inside] = False
+                codes[hidden] = UNKNOWN
+                masked = int(hidden[inside].sum())
             sequence = (codes if row.strand == "+" else reverse_complement(codes))[plan.cut :]
             window = sequence[flank : sequence.size - flank]
             counts = np.bincount(window, minlength=UNKNOWN + 1)
@@ -358,25 +367,6 @@ class PromoterCutter:
                 place = (row.chrom, start, end, row.strand)
                 name = row.name if row.name != row.gene_id else ""
                 yield Promoter(row.gene_id, *place, flank, sequence, settings.downstream, name=name)
-
-    def _hide_other_genes(self, plan: _Plan, codes: NDArray[np.uint8]) -> int:
-        """Write N where other genes lie, as `--overlap` says; returns how many bases of the window that were.
-
-        `mask` hides them in the window and its flanks, `trim` in the flanks only: what was cut must not come back
-        as context.
-        """
-        overlap, flank = self.settings.overlap, self.settings.flank
-        if overlap not in ("mask", "trim") or not plan.others:
-            return 0
-        hidden = np.zeros(codes.size, dtype=bool)
-        origin = plan.full_start - flank
-        for span in plan.others:
-            hidden[max(span.start - origin, 0) : max(span.end - origin, 0)] = True
-        start, end = (plan.row.start or 0) - origin, (plan.row.end or 0) - origin
-        if overlap == "trim":
-            hidden[start:end] = False
-        codes[hidden] = UNKNOWN
-        return int(hidden[start:end].sum())
 
 
 def _warn(cutter: PromoterCutter) -> None:

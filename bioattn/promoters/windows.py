@@ -104,25 +104,20 @@ class GeneSpans:
     """Answers overlap queries exactly, on both strands at once."""
 
     def __init__(self, spans: Iterable[tuple[str, Span]]) -> None:
-        self._spans: dict[str, list[Span]] = {}
+        by_chrom: dict[str, list[Span]] = {}
         for chrom, span in spans:
-            self._spans.setdefault(chrom, []).append(span)
-        self._starts: dict[str, NDArray[np.int64]] = {}
-        self._reach: dict[str, NDArray[np.int64]] = {}
-        """The largest end so far, which never falls: a search finds the first span that can reach a window."""
-        for chrom, here in self._spans.items():
+            by_chrom.setdefault(chrom, []).append(span)
+        self._spans: dict[str, tuple[list[Span], NDArray[np.int64], NDArray[np.int64]]] = {}
+        for chrom, here in by_chrom.items():
             here.sort()
-            self._starts[chrom] = np.array([span.start for span in here], dtype=np.int64)
-            self._reach[chrom] = np.maximum.accumulate(np.array([span.end for span in here], dtype=np.int64))
+            starts, ends, _ = np.array(here, dtype=np.int64).T
+            # The largest end so far, which never falls: a search finds the first span that can reach a window.
+            self._spans[chrom] = here, starts, np.maximum.accumulate(ends)
 
     def overlapping(self, chrom: str, start: int, end: int, own: int) -> list[Span]:
         """Spans of all genes but number `own` that share a base with [start, end), by start position."""
         if chrom not in self._spans:
             return []
-        first = int(np.searchsorted(self._reach[chrom], start, side="right"))
-        last = int(np.searchsorted(self._starts[chrom], end, side="left"))
-        return [
-            span
-            for span in self._spans[chrom][first:last]
-            if span.end > start and span.gene != own and span.start < span.end
-        ]
+        spans, starts, reach = self._spans[chrom]
+        some = spans[int(np.searchsorted(reach, start, side="right")) : int(np.searchsorted(starts, end))]
+        return [span for span in some if span.end > start and span.gene != own and span.start < span.end]

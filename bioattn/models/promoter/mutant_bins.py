@@ -350,28 +350,21 @@ class PromoterFields:
                 mutated.raw_MWC, mutated.mean_M, mutated.scale_M
             )
         if self._normalise is not None:
-            values_MEC += self._mixture(shifts, bins, mutated, mixed_MXC)
+            padded_3EC = self._padded_3XC[:, bins.start : bins.stop + 2 * self.halo]
+            mixed_MEC = torch.addcmul(padded_3EC[0], factor, padded_3EC[1]).addcmul_(shift, padded_3EC[2])
+            if mutated is not None and mixed_MXC is not None:
+                reached_MX = mutated.reached(mixed_MXC.shape[1]) - bins.start
+                mixed_MEC[torch.arange(len(mixed_MXC), device=reached_MX.device)[:, None], reached_MX] += (
+                    mixed_MXC
+                )
+            mixed_MEC = mixed_MEC[:, self.halo : mixed_MEC.shape[1] - self.halo]
+            factor_M1C = shifts.mixed_scale_M[:, None, None] * self._normalise.weight
+            offset_M1C = self._normalise.bias - shifts.mixed_mean_M[:, None, None] * factor_M1C
+            values_MEC += F.gelu(torch.addcmul(offset_M1C, mixed_MEC, factor_M1C))
         if self._reader is not None:
             values_MEC = self._reader.values(values_MEC)
         projected: Tensor = self._project_value(values_MEC)
         return projected
-
-    def _mixture(
-        self, shifts: Shifts, bins: slice, mutated: MutatedBins | None, mixed_MXC: Tensor | None
-    ) -> Tensor:
-        """What the mixer adds to the bins, (M, E, C)."""
-        assert self._normalise is not None
-        padded_3EC = self._padded_3XC[:, bins.start : bins.stop + 2 * self.halo]
-        mixed_MEC = torch.addcmul(padded_3EC[0], shifts.bin_scale_M[:, None, None], padded_3EC[1])
-        mixed_MEC.addcmul_(shifts.bin_shift_M[:, None, None], padded_3EC[2])
-        if mutated is not None:
-            assert mixed_MXC is not None
-            rows_M1 = torch.arange(len(mixed_MXC), device=mixed_MXC.device)[:, None]
-            mixed_MEC[rows_M1, mutated.reached(mixed_MXC.shape[1]) - bins.start] += mixed_MXC
-        mixed_MEC = mixed_MEC[:, self.halo : mixed_MEC.shape[1] - self.halo]
-        factor_M1C = shifts.mixed_scale_M[:, None, None] * self._normalise.weight
-        offset_M1C = self._normalise.bias - shifts.mixed_mean_M[:, None, None] * factor_M1C
-        return F.gelu(torch.addcmul(offset_M1C, mixed_MEC, factor_M1C))
 
     def _logits(self, bins_NC: Tensor) -> Tensor:
         """Dot products of the keys of bins with the queries, (H, N, T)."""

@@ -62,7 +62,7 @@ def test_the_pursuit_is_that_of_plain_loops(dataset_path):
         letters, direction, z = best
         assert kmer.letters in (letters, decode(reverse_complement(encode(letters))))
         assert kmer.direction == direction
-        assert kmer.z == pytest.approx(z, rel=1e-5)
+        assert kmer.r == pytest.approx(z / np.sqrt(genes), rel=1e-5)
         presence = holds(dataset.codes, letters)
         standard = (presence - presence.mean()) / presence.std()
         residual -= standard[:, None] * (standard @ residual / genes)

@@ -71,8 +71,8 @@ class EnrichedKmer(NamedTuple):
     """It or its reverse complement: they count as one."""
     direction: int
     """The treatment, or principal component of the treatments, it goes along with most."""
-    z: float
-    """Correlation × √genes of its presence with what the k-mers before it leave of that response."""
+    r: float
+    """Correlation of its presence with what the k-mers before it leave of that response."""
 
 
 def start_filters(model: PromoterModel, dataset: PromoterDataset) -> list[EnrichedKmer]:
@@ -111,12 +111,8 @@ def start_filters(model: PromoterModel, dataset: PromoterDataset) -> list[Enrich
 def strongest_kmer(data: BaselineData) -> float:
     """Largest correlation of the presence of a k-mer with a direction of the training responses; 0 without any."""
     codes = data.codes[data.train]
-    return correlation_of(enriched_kmers(codes, _directions(data.deviations), number=1), len(codes))
-
-
-def correlation_of(found: Sequence[EnrichedKmer], genes: int) -> float:
-    """Largest correlation with a direction of the responses of so many genes; 0 without k-mers."""
-    return max((abs(kmer.z) / genes**0.5 for kmer in found), default=0.0)
+    found = enriched_kmers(codes, _directions(data.deviations), number=1)
+    return max((abs(kmer.r) for kmer in found), default=0.0)
 
 
 def enriched_kmers(
@@ -149,7 +145,7 @@ def enriched_kmers(
         z = float(z_KD[best, direction])
         if abs(z) < smallest_z:
             break
-        found.append(EnrichedKmer(kmers[best], int(directions[direction]), z))
+        found.append(EnrichedKmer(kmers[best], int(directions[direction]), z / genes**0.5))
         standard_G = (present_GK[:, [best]].toarray().ravel() - mean_K[best]) / sd_K[best]
         share_D = standard_G @ residual_GD / genes
         residual_GD = residual_GD - standard_G[:, None] * share_D

@@ -39,7 +39,6 @@ from bioattn.models.promoter.training.data import (
 from bioattn.models.promoter.training.evaluation import FIGURES, response_units
 from bioattn.models.promoter.training.first_weights import (
     CLEAR_MOTIF,
-    correlation_of,
     start_filters,
     start_for_clear_motifs,
     warm_start,
@@ -182,7 +181,7 @@ class NetworkTraining(Training):
             self.model.encoder.load_state_dict(encoder.state_dict())
         if self.training.first_filters is FirstFilters.KMERS:
             found = start_filters(self.model, dataset)
-            if correlation_of(found, len(dataset.genes_in(TRAIN))) >= CLEAR_MOTIF:
+            if any(abs(kmer.r) >= CLEAR_MOTIF for kmer in found):
                 start_for_clear_motifs(self.model)
         if self.training.warm_start:
             warm_start(self.model, dataset, self.treatments, self.scale)

@@ -208,9 +208,18 @@ class PromoterTask(Task):
         given = {*settings.model, *settings.training} - OPEN_TO_CHOICE
         if settings.model.get("conditioning") == Conditioning.CROSS:
             given -= {"conditioning"}
-        if given:
-            plans = [with_stem_dropout(self.first, self.dataset, settings.model)]
-        elif self.validation is not None:
+        config, regression = self.first.config, self.dataset.task == "regression"
+        shared = config.readout is Readout.SHARED and config.stem is Stem.CONV and regression
+        if given and shared and "stem_dropout" not in settings.model:
+            # This readout has no hidden layer to drop from, and few promoters are overfitted; where a single k-mer
+            # tells much, dropout would unlearn it.
+            few = len(self.dataset.genes_in(TRAIN)) < FEW_PROMOTERS
+            dropout = 0.0
+            if few and strongest_kmer(BaselineData(self.dataset)) < CLEAR_MOTIF:
+                dropout = WARM["model"]["stem_dropout"]
+            LOGGER.info(f"settings: stem_dropout = {dropout:g}")
+            plans = [replace(self.first, config=replace(config, stem_dropout=dropout))]
+        elif not given and self.validation is not None:
             plans, self.reason = chosen_plans(self.first, self.dataset, self.simple or ())
             LOGGER.info(f"networks: {self.reason}")
         return [
@@ -435,24 +444,6 @@ def chosen_plans(first: Plan, dataset: PromoterDataset, simple: Sequence[Baselin
         "them dropped in a step)"
     )
     return [first, warm], reason
-
-
-def with_stem_dropout(plan: Plan, dataset: PromoterDataset, given: Mapping[str, Any]) -> Plan:
-    """A plan with `stem_dropout` for a shared readout over the conv stem, where it is not given.
-
-    Few promoters are overfitted, as this readout has no hidden layer to drop from; where a single k-mer tells
-    much, dropout would unlearn it.
-    """
-    config = plan.config
-    shared = config.readout is Readout.SHARED and config.stem is Stem.CONV and dataset.task == "regression"
-    if not shared or "stem_dropout" in given:
-        return plan
-    few = len(dataset.genes_in(TRAIN)) < FEW_PROMOTERS
-    dropout = (
-        WARM["model"]["stem_dropout"] if few and strongest_kmer(BaselineData(dataset)) < CLEAR_MOTIF else 0.0
-    )
-    LOGGER.info(f"settings: stem_dropout = {dropout:g}")
-    return replace(plan, config=replace(config, stem_dropout=dropout))
 
 
 def matching_dropout(data: BaselineData, ridge: Baseline) -> float:
