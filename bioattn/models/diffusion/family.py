@@ -8,16 +8,7 @@ from typing import Any
 
 from bioattn.choices import Noise
 from bioattn.errors import SettingsError
-from bioattn.io.settings import (
-    RUNNING,
-    Settings,
-    Writes,
-    argument,
-    option,
-    output_option,
-    require,
-    table,
-)
+from bioattn.io.settings import RUNNING, Settings, Writes, argument, option, output_option, require, table
 from bioattn.models.family import Family, imported
 from bioattn.models.running import ResumableCommand
 from bioattn.training.settings import TrainingCommand, UpdateConfig

@@ -6,16 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bioattn.errors import SettingsError
-from bioattn.io.settings import (
-    RUNNING,
-    SHARD,
-    Settings,
-    Writes,
-    argument,
-    option,
-    output_option,
-    table,
-)
+from bioattn.io.settings import RUNNING, SHARD, Settings, Writes, argument, option, output_option, table
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.family import Family, imported
 from bioattn.models.language.config import (

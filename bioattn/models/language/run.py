@@ -17,13 +17,7 @@ from bioattn.models.language.folder import load_language_model
 from bioattn.models.language.layers import is_word
 from bioattn.models.language.scoring import Wanted, layer_numbers
 from bioattn.models.language.source import RESIDUES
-from bioattn.models.language.tables import (
-    read_source,
-    results,
-    table_header,
-    variant_table,
-    warn_of_missing,
-)
+from bioattn.models.language.tables import read_source, results, table_header, variant_table, warn_of_missing
 from bioattn.models.running import Running, RunReport, stream_output, tsv
 from bioattn.store.shards import ShardRecord, table_line
 from bioattn.system.device import RunPrecision
@@ -122,11 +116,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
                     letters = str(own).replace("-", "")
                     pairs.writelines(contact_lines(name, letters, np.arange(len(letters)), map_RR))
     warn_of_missing(loaded, mutants or settings.sequences, without, score)
-    return RunReport(
-        *sentences,
-        outputs=written,
-        sequences=source.num_samples,
-    )
+    return RunReport(*sentences, outputs=written, sequences=source.num_samples)
 
 
 def _score(settings: LanguageRun) -> Score:

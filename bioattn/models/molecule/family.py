@@ -8,16 +8,7 @@ from typing import Any
 
 from bioattn.choices import Task
 from bioattn.errors import SettingsError
-from bioattn.io.settings import (
-    FORCE,
-    Settings,
-    Writes,
-    argument,
-    option,
-    output_option,
-    require,
-    table,
-)
+from bioattn.io.settings import FORCE, Settings, Writes, argument, option, output_option, require, table
 from bioattn.models.family import Family, imported
 from bioattn.models.molecule_settings import MoleculeEncoderConfig, MoleculeEncoding
 from bioattn.models.running import RunCommand

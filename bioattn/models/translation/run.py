@@ -269,11 +269,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
         loaded, settings.sequences, settings.targets, options, settings.batch_size, running.progress
     )
     report = write_attention_file(
-        settings,
-        running,
-        work,
-        layout,
-        targets=[pair.target.tolist() for pair in pairs.values()],
+        settings, running, work, layout, targets=[pair.target.tolist() for pair in pairs.values()]
     )
     if settings.targets is not None:
         report.inputs = {"targets": settings.targets}
@@ -308,11 +304,7 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
             file.write(_record(*row) if as_fasta else tsv(row))
             written += 1
     sentences = [f"wrote {path}: {counted(written, 'output')}" for path in outputs]
-    return RunReport(
-        *sentences,
-        outputs=outputs,
-        written=written,
-    )
+    return RunReport(*sentences, outputs=outputs, written=written)
 
 
 def _record(name: str, rank: int, _: int, log_likelihood: float, _score: float, text: str) -> str:
