@@ -123,7 +123,7 @@ def codon_figures(dataset_path: Path, models: Sequence[Path], genetic_code: int)
     residue_of = np.array([forward.get(token, "") for token in dataset.target.tokens])
     nats, right, number = 0.0, 0, 0
     for pair in dataset.side(TEST):
-        likely_TV = log_probabilities(loaded, [pair])[0]
+        likely_TV = log_probabilities(loaded, pair)
         for place, codon in enumerate(pair.target.tolist()):
             residue = residue_of[codon]
             if place and residue not in ("", "M", "W"):

@@ -267,7 +267,7 @@ class TranslationFamily(Family):
         "run": TranslationRun,
     }
     load = imported("translation.run", "load_translator")
-    prepare = imported("translation.pairs", "prepare")
+    prepare = imported("translation.preparation", "prepare")
     simulate = imported("translation.pairs", "simulate")
     task = imported("translation.task", "TranslationTask")
     run = imported("translation.run", "run")

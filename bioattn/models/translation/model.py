@@ -17,7 +17,7 @@ from bioattn.attention.multi_head import MultiHeadAttention, TransformerLayer
 from bioattn.attention.site import AttentionSite
 from bioattn.models.translation.family import Architecture, Cell, Encoder, TranslationModelConfig
 from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS, Recurrence, State
-from bioattn.models.translation.turing import TuringMachine, slots_of
+from bioattn.models.translation.turing import TuringMachine
 from bioattn.sequences.pairs import PairVocabulary
 from bioattn.sequences.vocabulary import PAD
 
@@ -288,7 +288,7 @@ class Translator(nn.Module):
     def lengths(self, source: int, steps: int) -> dict[str, int]:
         """Lengths of the ragged axes of a pair with so many source tokens and steps."""
         machine = isinstance(self.body, TuringMachine)
-        slots = {SLOTS: slots_of(self.config, source)} if machine else {}
+        slots = {SLOTS: max(self.config.slots, 2 * source)} if machine else {}
         return {SOURCE_TOKENS: source, TARGET_TOKENS: steps, **slots}
 
 

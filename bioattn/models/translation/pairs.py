@@ -1,8 +1,6 @@
-"""Pairs to learn from: the dataset of a user's pairs, and simulated ones with known truth: what each target letter
-is, and which source letter it comes from."""
+"""Simulated pairs with known truth: what each target letter is, and which source letter it comes from."""
 
 import string
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +9,9 @@ from bioattn.errors import SettingsError
 from bioattn.formats.fasta import format_record
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
-from bioattn.io.records import audit_path
 from bioattn.models.running import Running, RunReport
 from bioattn.models.translation.family import PairTask, TranslationSimulation
-from bioattn.sequences.choices import TranslationPreparation
-from bioattn.sequences.pair_preparation import SIMULATED, prepare_pairs
+from bioattn.models.translation.preparation import SIMULATED
 from bioattn.simulate.description import INDEX, PAIRS_FORMAT
 from bioattn.text import counted
 
@@ -91,20 +87,6 @@ def _spliced(exons: str, generator: np.random.Generator) -> SimulatedPair:
     return SimulatedPair("".join(parts), exons, origin)
 
 
-def prepare(settings: TranslationPreparation, running: Running) -> RunReport:
-    made = prepare_pairs(settings)
-    audit = audit_path(settings.output)
-    sides = ", ".join(f"{name} {number:,}" for name, number in made.pairs.items())
-    dropped = f"; {made.dropped:,} dropped" if made.dropped else ""
-    return RunReport(
-        f"wrote {settings.output} and {audit}: pairs: {sides}{dropped}",
-        inputs={f"pairs.{number}": path for number, path in enumerate(made.files, start=1)},
-        outputs=[settings.output, audit],
-        pairs=made.pairs,
-        leakage=made.leakage,
-    )
-
-
 def simulate(settings: TranslationSimulation, running: Running) -> RunReport:
     if settings.shortest > settings.longest:
         raise SettingsError(f"--shortest {settings.shortest} is larger than --longest {settings.longest}")
@@ -114,19 +96,6 @@ def simulate(settings: TranslationSimulation, running: Running) -> RunReport:
             f"{settings.genes - 1} facts; give --genes"
         )
     check_output_folder(settings.output, force=settings.force)
-    with atomic_folder(settings.output, (*FILES, *TABLES)) as folder:
-        _write_pairs(folder, settings)
-    biological = (PairTask.COPY, PairTask.REVERSE_COMPLEMENT, PairTask.SPLICE)
-    alphabet = "dna" if settings.task in biological else "characters"
-    return RunReport(
-        f"wrote {settings.output}: {counted(settings.pairs, 'pair')} ({settings.task})",
-        f"next: bioattn prepare translation {settings.output} --source-alphabet {alphabet} "
-        f"--target-alphabet {alphabet} --split record -o X.dataset.h5",
-        outputs=[settings.output],
-    )
-
-
-def _write_pairs(folder: Path, settings: TranslationSimulation) -> None:
     generator = np.random.default_rng(settings.seed)
     sources, targets, alignment = list[str](), list[str](), ["id\ttarget\tsource\n"]
     told, asked = ["story\tfact\ttext\n"], ["story\tquestion\ttext\tanswer\tfacts\n"]
@@ -147,11 +116,19 @@ def _write_pairs(folder: Path, settings: TranslationSimulation) -> None:
     files = {"source.fa": sources, "target.fa": targets, "alignment.tsv": alignment}
     if settings.task in (PairTask.RECALL, PairTask.CASCADE):
         files |= {"facts.tsv": told, "questions.tsv": asked}
-    for name, lines in files.items():
-        with text_output(folder / name) as file:
-            file.writelines(lines)
     said = ["task", "pairs", "shortest", "longest", "seed"]
-    if settings.task is PairTask.CASCADE:
-        said.append("genes")
+    said += ["genes"] * (settings.task is PairTask.CASCADE)
     settled = {name: getattr(settings, name) for name in said}
-    write_json(folder / INDEX, {"format": PAIRS_FORMAT, "format_version": 1, **settled})
+    with atomic_folder(settings.output, (*FILES, *TABLES)) as folder:
+        for name, lines in files.items():
+            with text_output(folder / name) as file:
+                file.writelines(lines)
+        write_json(folder / INDEX, {"format": PAIRS_FORMAT, "format_version": 1, **settled})
+    biological = (PairTask.COPY, PairTask.REVERSE_COMPLEMENT, PairTask.SPLICE)
+    alphabet = "dna" if settings.task in biological else "characters"
+    return RunReport(
+        f"wrote {settings.output}: {counted(settings.pairs, 'pair')} ({settings.task})",
+        f"next: bioattn prepare translation {settings.output} --source-alphabet {alphabet} "
+        f"--target-alphabet {alphabet} --split record -o X.dataset.h5",
+        outputs=[settings.output],
+    )

@@ -286,32 +286,29 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
         load_translator(settings.model, running.device(settings.device, settings.threads)), settings.ensemble
     )
     sources = loaded.read(settings.sources)
-    rows: Iterator[tuple[Any, ...]]
+    rows: Any
     columns: tuple[str, ...] = GIVEN_COLUMNS
-    as_fasta = False
     if settings.targets is not None:
         pairs = with_targets(sources, settings.targets, loaded.model)
         rows = given_rows(loaded, pairs, running.progress)
     else:
-        columns, as_fasta = OUTPUT_COLUMNS, settings.output.name.removesuffix(".gz").endswith(FASTA_NAMES)
-        constraint = _constraint(loaded, settings, sources, running)
+        columns, constraint = OUTPUT_COLUMNS, _constraint(loaded, settings, sources, running)
         rows = output_rows(loaded, sources, settings, constraint, running.progress)
+    as_fasta = settings.targets is None and settings.output.name.removesuffix(".gz").endswith(FASTA_NAMES)
     written = 0
     with stream_output(settings.output, running) as (file, outputs):
         if not as_fasta:
             file.write(tsv(columns))
         for row in rows:
-            file.write(_record(*row) if as_fasta else tsv(row))
+            line = tsv(row)
+            if as_fasta:
+                name, rank, _, log_likelihood, _, text = row
+                name = name if rank == 1 else f"{name}/{rank}"
+                line = format_record(name, f"log_likelihood={log_likelihood:.7g}", text)
+            file.write(line)
             written += 1
     sentences = [f"wrote {path}: {counted(written, 'output')}" for path in outputs]
     return RunReport(*sentences, outputs=outputs, written=written)
-
-
-def _record(name: str, rank: int, _: int, log_likelihood: float, _score: float, text: str) -> str:
-    """An output as FASTA."""
-    return format_record(
-        name if rank == 1 else f"{name}/{rank}", f"log_likelihood={log_likelihood:.7g}", text
-    )
 
 
 def _constraint(

@@ -8,7 +8,7 @@ Shape suffixes: B outputs that are written at once, V tokens of the vocabulary.
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +49,10 @@ class Motifs:
             for name, motif in motifs.items()
             for each in dict.fromkeys((motif, reverse_complement(motif)))
         ]
-        self._patterns = [(name, re.compile(_pattern(each))) for name, each in self.strands]
+        self._patterns = [
+            (name, re.compile("".join(f"[{ambiguous_dna_values[letter]}]" for letter in each)))
+            for name, each in self.strands
+        ]
         self._longest = max((len(each) for _, each in self.strands), default=1) - 1
 
     def found(self, text: str) -> list[str]:
@@ -59,8 +62,10 @@ class Motifs:
         """The longest end of a text with which a motif may begin."""
         for length in range(min(self._longest, len(text)), 0, -1):
             end = text[-length:]
-            if any(len(each) > length and _fits(each, end) for _, each in self.strands):
-                return end
+            for _, motif in self.strands:
+                fits = all(own in ambiguous_dna_values[one] for one, own in zip(motif, end, strict=False))
+                if fits and len(motif) > length:
+                    return end
         return ""
 
 
@@ -98,8 +103,7 @@ class Constraint:
         self, vocabulary: PairVocabulary, motifs: Mapping[str, str], *, protein: bool, genetic_code: int
     ) -> None:
         """protein: outputs are codons that encode the source."""
-        self._tokens = vocabulary.tokens
-        self._words = {number: vocabulary.tokens[number] for number in range(len(SPECIAL), len(self._tokens))}
+        self._words = dict(enumerate(vocabulary.tokens[len(SPECIAL) :], start=len(SPECIAL)))
         self._motifs = Motifs(motifs)
         self._protein = protein
         table = CodonTable.unambiguous_dna_by_id[genetic_code]
@@ -143,11 +147,10 @@ class Constraint:
                 level[state] = {token: after for token, after in step.items() if after in alive}
             alive = {state for state, step in level.items() if step}
 
-    def allowed(self, output: Tokens, state: str) -> Step:
-        """The tokens that may follow an output, and its state behind each. state: that of the output."""
+    def allowed(self, place: int, state: str) -> Step:
+        """The tokens that may follow an output of `place` tokens in this state, and its state behind each."""
         if not self._protein:
             return {**self._steps(state, list(self._words)), EOS: state}
-        place = len(output)
         if place < len(self._levels):
             return self._levels[place][state]
         stops = self._steps(state, self._codons["*"]) if place == len(self._levels) else {}
@@ -163,14 +166,6 @@ class Constraint:
             if after is not None:
                 found[token] = after
         return found
-
-
-def _pattern(motif: str) -> str:
-    return "".join(f"[{ambiguous_dna_values[letter]}]" for letter in motif)
-
-
-def _fits(motif: str, text: str) -> bool:
-    return all(own in ambiguous_dna_values[letter] for letter, own in zip(motif, text, strict=False))
 
 
 @dataclass(slots=True)
@@ -233,9 +228,13 @@ def _extended(
     for step in range(longest + 1):
         last_B1 = torch.tensor([each.tokens[-1:] or [CLS] for each in live], device=device)
         likely_BV = model.advance(last_B1, state)[:, -1].float().log_softmax(-1).cpu().double()
-        allowed = [_allowed(each, constraint, step == longest, likely_BV.shape[1]) for each in live]
+        free = dict.fromkeys([EOS, *range(len(SPECIAL), likely_BV.shape[1])], "")
+        allowed = [
+            free if constraint is None else constraint.allowed(len(each.tokens), each.state) for each in live
+        ]
         kept_BV = torch.full_like(likely_BV, -torch.inf)
-        for row, (tokens, _) in enumerate(allowed):
+        for row, following in enumerate(allowed):
+            tokens = [EOS] if step == longest and EOS in following else list(following)
             kept_BV[row, tokens] = likely_BV[row, tokens]
         if generator is not None:
             drawn_B = drawn_tokens(kept_BV, search.temperature, search.top_p, generator)
@@ -251,7 +250,7 @@ def _extended(
             after = Output(
                 before.tokens + ([] if token == EOS else [token]),
                 before.log_likelihood + float(likely_BV[row, token]),
-                allowed[row][1].get(token, ""),
+                allowed[row].get(token, ""),
                 token == EOS,
             )
             if after.ended:
@@ -267,30 +266,19 @@ def _extended(
     return done
 
 
-def _allowed(
-    output: Output, constraint: Constraint | None, is_last: bool, num_tokens: int
-) -> tuple[list[int], dict[int, str]]:
-    """Tokens that may follow, and the state of the constraint behind each."""
-    if constraint is not None:
-        step = constraint.allowed(np.array(output.tokens), output.state)
-        return ([EOS] if is_last and EOS in step else list(step)), step
-    return ([EOS] if is_last else [EOS, *range(len(SPECIAL), num_tokens)]), {}
-
-
 @torch.inference_mode()
-def log_probabilities(loaded: "LoadedTranslator", pairs: Sequence[Pair]) -> list[Tensor]:
-    """Of each pair ln of the probabilities (T, V) of every token of its target and of `<eos>` behind it, given the
-    true ones before, as float64 on the CPU."""
-    batch = batch_of(pairs).to(loaded.device)
-    logits_BTV = loaded.model(batch.source_BS, batch.prefix_BT)
-    likely_BTV = logits_BTV.double().log_softmax(-1).cpu()
-    return [likely_BTV[row, : len(pair.target) + 1] for row, pair in enumerate(pairs)]
+def log_probabilities(loaded: "LoadedTranslator", pair: Pair) -> Tensor:
+    """ln of the probabilities (T, V) of every token of a target and of `<eos>` behind it, given the true ones
+    before, as float64 on the CPU."""
+    batch = batch_of([pair]).to(loaded.device)
+    logits_1TV: Tensor = loaded.model(batch.source_BS, batch.prefix_BT)
+    return logits_1TV[0].double().log_softmax(-1).cpu()
 
 
 def given_score(loaded: "LoadedTranslator", pair: Pair) -> tuple[int, float, int]:
     """Tokens of a given target (with `<eos>`, without unknown ones), ln of its likelihood, and how many of them
     the model takes for the likeliest."""
-    (likely_TV,) = log_probabilities(loaded, [pair])
+    likely_TV = log_probabilities(loaded, pair)
     wanted_T = batch_of([pair]).wanted_BT[0]
     known = wanted_T != IGNORED
     own = likely_TV[known].gather(-1, wanted_T[known][:, None])

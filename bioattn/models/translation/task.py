@@ -1,7 +1,6 @@
 """How a translation model is trained, and the simple model that it is compared with: counts of a few tokens."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -46,7 +45,12 @@ class TranslationTask(TokenTask):
     def __init__(self, settings: TranslationTraining, device: torch.device) -> None:
         super().__init__(settings, device)
         self.dataset = open_pair_dataset(settings.dataset)
-        self.pairs = {side: self._fitting(self.dataset.side(side)) for side in (TRAIN, VALIDATION, TEST)}
+        self.pairs = {}
+        for side in (TRAIN, VALIDATION, TEST):
+            fitting = [
+                pair for pair in self.dataset.side(side) if max(map(len, pair)) <= self.training.longest
+            ]
+            self.pairs[side] = sorted(fitting, key=lambda pair: (len(pair.source), len(pair.target)))
         if not self.pairs[TRAIN]:
             raise BioattnError(
                 f"{settings.dataset}: has no pair for training of at most longest = {self.training.longest} tokens"
@@ -64,10 +68,6 @@ class TranslationTask(TokenTask):
         for each in sorted(UNUSED[self.config.architecture] & given.keys()):
             raise SettingsError(f"{each} is not for architecture = {self.config.architecture}; leave it out")
         self.decided_by(dataset=settings.dataset)
-
-    def _fitting(self, pairs: list[Pair]) -> list[Pair]:
-        fitting = [pair for pair in pairs if max(map(len, pair)) <= self.training.longest]
-        return sorted(fitting, key=lambda pair: (len(pair.source), len(pair.target)))
 
     def prepare(self, progress: Progress) -> None:
         training = self.training
@@ -147,16 +147,6 @@ class TranslationTask(TokenTask):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """What followed each context in training."""
-
-    contexts: NDArray[np.int64]
-    """Those that were seen, ascending."""
-    counts: NDArray[np.float64]
-    """(contexts, tokens)."""
-
-
 class AlignedCounts:
     """Probabilities of a target token by counts of contexts that grow by one token after the other.
 
@@ -171,11 +161,13 @@ class AlignedCounts:
         self.num_tokens, self.base = num_tokens, max(num_tokens, num_source)
         contexts, targets = zip(*(self._contexts(pair) for pair in pairs), strict=True)
         context_FN, target_N = np.concatenate(contexts, 1), np.concatenate(targets)
-        self.tables = [self._counted(codes, target_N) for codes in context_FN]
-
-    @property
-    def name(self) -> str:
-        return f"counts of {'aligned tokens' if self.aligned else 'the tokens before'}"
+        self.name = f"counts of {'aligned tokens' if self.aligned else 'the tokens before'}"
+        self.tables = []
+        """Of each order the contexts that were seen, ascending, and counts (contexts, tokens) of what followed."""
+        for codes in context_FN:
+            seen, place = np.unique(codes, return_inverse=True)
+            cells = np.bincount(place * num_tokens + target_N, minlength=len(seen) * num_tokens)
+            self.tables.append((seen, cells.reshape(len(seen), -1).astype(np.float64)))
 
     def _contexts(self, pair: Pair) -> tuple[NDArray[np.int64], Tokens]:
         """A number for each context of each order (F, N), and the tokens to predict, `<eos>` the last."""
@@ -192,23 +184,13 @@ class AlignedCounts:
             codes.append(codes[-1] * self.base + each[:size])
         return np.stack(codes), target
 
-    def _counted(self, codes: NDArray[np.int64], targets: Tokens) -> Table:
-        contexts, place = np.unique(codes, return_inverse=True)
-        cells = np.bincount(place * self.num_tokens + targets, minlength=len(contexts) * self.num_tokens)
-        return Table(contexts, cells.reshape(len(contexts), -1).astype(np.float64))
-
-    def probabilities(self, pair: Pair) -> tuple[NDArray[np.float64], Tokens]:
-        """Of each token of a target and of `<eos>` behind it the probabilities (N, tokens); and these tokens."""
-        context_FN, targets = self._contexts(pair)
-        probability_NV = np.full((len(targets), self.num_tokens), 1.0 / self.num_tokens)
-        for codes, table in zip(context_FN, self.tables, strict=True):
-            place = np.minimum(np.searchsorted(table.contexts, codes), len(table.contexts) - 1)
-            seen = table.contexts[place] == codes
-            probability_NV[seen] = mixed(table.counts[place[seen]], probability_NV[seen])
-        return probability_NV, targets
-
     def sums(self, pair: Pair) -> NDArray[np.float64]:
         """Number, surprise in nats and hits of the tokens of one target and its end."""
-        probability_NV, targets = self.probabilities(pair)
+        context_FN, targets = self._contexts(pair)
+        probability_NV = np.full((len(targets), self.num_tokens), 1.0 / self.num_tokens)
+        for codes, (contexts, counts) in zip(context_FN, self.tables, strict=True):
+            place = np.minimum(np.searchsorted(contexts, codes), len(contexts) - 1)
+            seen = contexts[place] == codes
+            probability_NV[seen] = mixed(counts[place[seen]], probability_NV[seen])
         own = probability_NV[np.arange(len(targets)), targets]
         return np.array([len(targets), -np.log(own).sum(), (probability_NV.argmax(-1) == targets).sum()])

@@ -29,11 +29,6 @@ TINY = 1e-12
 """Keeps weights of a head whose every slot underflows finite."""
 
 
-def slots_of(config: TranslationModelConfig, tokens: int) -> int:
-    """Slots of the memory for a source of so many tokens; it grows, so that a long one overwrites nothing."""
-    return max(config.slots, 2 * tokens)
-
-
 class TuringMachine(nn.Module):
     """Reads the source token by token, then writes the target; the same controller and memory do both.
 
@@ -72,6 +67,7 @@ class TuringMachine(nn.Module):
 
     def begin(self, source_BSC: Tensor, known_BS: Tensor) -> State:
         rows = len(source_BSC)
+        # The memory grows with the source, so that a long one overwrites nothing.
         slots_B11 = (2 * known_BS.sum(-1)).clamp(min=self.config.slots)[:, None, None]
         place_N = torch.arange(int(slots_B11.max()), device=source_BSC.device)
         moves_K1 = place_N.new_tensor(MOVES)[:, None]

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
 from bioattn.formats.tables import is_missing, open_table
 from bioattn.io.files import read_lines
-from bioattn.io.records import write_audit
+from bioattn.io.records import audit_path, write_audit
+from bioattn.models.running import Running, RunReport
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.promoters.homology import Links, protein_links
 from bioattn.promoters.splits import SplitWords, parse_holdouts, read_split_table, split_by_table
@@ -47,34 +47,23 @@ def _alphabets(settings: TranslationPreparation) -> tuple[PairAlphabet, PairAlph
     return settings.source_alphabet, settings.target_alphabet
 
 
-def _check(settings: TranslationPreparation) -> None:
-    """Raises: SettingsError for settings that do not go together."""
+def prepare(settings: TranslationPreparation, running: Running) -> RunReport:
+    """Write the dataset and, beside it, an audit of every pair."""
     if settings.split is SequenceSplit.POSITION:
         raise SettingsError("--split position: pairs are kept whole; give homology or record")
     if settings.split is SequenceSplit.HOMOLOGY and PairAlphabet.CHARACTERS in _alphabets(settings):
         raise SettingsError("--split homology: characters have none; give --split record")
     check_split(settings, "pair")
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedPairs:
-    """What was made."""
-
-    files: list[Path]
-    pairs: dict[str, int]
-    """By side of the split."""
-    dropped: int
-    leakage: list[dict[str, Any]]
-
-
-def prepare_pairs(settings: TranslationPreparation) -> PreparedPairs:
-    """Write the dataset and, beside it, an audit of every pair."""
-    _check(settings)
     first, output = settings.pairs[0], settings.output
     folder = first.is_dir() and len(settings.pairs) == 1
     files = [first / name for name in SIMULATED] if folder else list(settings.pairs)
     texts = _read_pairs(files, settings)
-    _warn_of_nucleotides(files, texts, settings)
+    for place, (side, alphabet) in enumerate(zip(SIDES, _alphabets(settings), strict=True)):
+        own = "".join(both[place] for both in texts.values())
+        if alphabet is PairAlphabet.PROTEIN and are_nucleotides(count_nucleotides(own), len(own)):
+            warn_of_nucleotides(
+                f"{files[0]}: {side}s" if len(files) == 1 else files[place], f"--{side}-alphabet dna or codon"
+            )
     sides = None if settings.split_table is None else read_split_table(settings.split_table)
     reasons = {
         name: "not in the split table"
@@ -88,9 +77,10 @@ def prepare_pairs(settings: TranslationPreparation) -> PreparedPairs:
         raise BioattnError(f"{files[0]}: no pair can be used; the first: {dropped[0]}")
     if dropped:
         LOGGER.warning(f"{counted(len(dropped), 'pair')} left out; the first: {dropped[0]}")
+    characters = ("".join(sorted(set().union(*own))) for own in zip(*map(texts.get, kept), strict=True))
     source, target = (
-        PairVocabulary(alphabet, _characters(kept, texts, place) if alphabet == "characters" else "")
-        for place, alphabet in enumerate(_alphabets(settings))
+        PairVocabulary(alphabet, own if alphabet is PairAlphabet.CHARACTERS else "")
+        for alphabet, own in zip(_alphabets(settings), characters, strict=True)
     )
     pairs = [
         Pair(
@@ -104,14 +94,22 @@ def prepare_pairs(settings: TranslationPreparation) -> PreparedPairs:
     leakage = [] if links is None else related_across(split, links, "pairs", "pair")
     metadata = described(files, settings, description, leakage)
     write_pair_dataset(output, PairDataset(output, source, target, kept, split, pairs, metadata))
-    side_of = dict(zip(kept, split.tolist(), strict=True))
+    side_of = {name: SPLIT_NAMES[side] for name, side in zip(kept, split, strict=True)}
     rows = [
-        (name, "dropped" if reason else "kept", reason, "" if reason else SPLIT_NAMES[side_of[name]])
+        (name, "dropped" if reason else "kept", reason, side_of.get(name, ""))
         for name, reason in reasons.items()
     ]
     write_audit(output, ("pair", "status", "reason", "split"), rows)
     numbers = {name: int((split == side).sum()) for side, name in enumerate(SPLIT_NAMES)}
-    return PreparedPairs(files, numbers, len(dropped), leakage)
+    sides_said = ", ".join(f"{name} {number:,}" for name, number in numbers.items())
+    said = f"; {len(dropped):,} dropped" if dropped else ""
+    return RunReport(
+        f"wrote {output} and {audit_path(output)}: pairs: {sides_said}{said}",
+        inputs={f"pairs.{number}": path for number, path in enumerate(files, start=1)},
+        outputs=[output, audit_path(output)],
+        pairs=numbers,
+        leakage=leakage,
+    )
 
 
 def _read_pairs(files: Sequence[Path], settings: TranslationPreparation) -> dict[str, tuple[str, str]]:
@@ -151,17 +149,6 @@ def _read_pairs(files: Sequence[Path], settings: TranslationPreparation) -> dict
     return {name: (source, other[name]) for name, source in one.items()}
 
 
-def _warn_of_nucleotides(
-    files: Sequence[Path], texts: dict[str, tuple[str, str]], settings: TranslationPreparation
-) -> None:
-    for place, (side, alphabet) in enumerate(zip(SIDES, _alphabets(settings), strict=True)):
-        own = "".join(both[place] for both in texts.values())
-        if alphabet is PairAlphabet.PROTEIN and are_nucleotides(count_nucleotides(own), len(own)):
-            warn_of_nucleotides(
-                f"{files[0]}: {side}s" if len(files) == 1 else files[place], f"--{side}-alphabet dna or codon"
-            )
-
-
 def _problem(both: tuple[str, str], settings: TranslationPreparation) -> str:
     """Why a pair with a coding sequence cannot be used; empty: it can."""
     encoded: list[str] = []
@@ -185,10 +172,6 @@ def _problem(both: tuple[str, str], settings: TranslationPreparation) -> str:
             if own != residue and "X" not in (own, residue) and not starts:
                 return f"codon {place + 1:,} encodes {own}, the protein has {residue}"
     return ""
-
-
-def _characters(kept: Sequence[str], texts: dict[str, tuple[str, str]], place: int) -> str:
-    return "".join(sorted({letter for name in kept for letter in texts[name][place]}))
 
 
 def _links(texts: Sequence[tuple[str, str]], settings: TranslationPreparation) -> Links | None:
