@@ -78,6 +78,11 @@ def imported(module: str, name: str) -> Any:
     return staticmethod(call)
 
 
+def method(module: str, name: str) -> Any:
+    """As `imported`, of a model that is loaded: it is the first argument."""
+    return imported(module, name).__func__
+
+
 def families() -> Mapping[str, Family]:
     """All families by name, those of bioattn first. Raises: BioattnError naming a folder that cannot be used."""
     return _families(os.environ.get(VARIABLE, ""))

@@ -51,19 +51,6 @@ SHARES = {VALIDATION: 0.1, TEST: 0.1}
 RECORDS = SplitWords("record", "records", "record")
 
 
-def _check(settings: LanguagePreparation) -> None:
-    """Raises: SettingsError for settings that do not go together."""
-    if not 1 <= settings.kmer <= MAX_KMER:
-        raise SettingsError(f"--kmer {settings.kmer}: give 1 to {MAX_KMER}")
-    if settings.kmer > 1 and settings.alphabet is not Alphabet.DNA:
-        raise SettingsError(
-            f"--kmer is for --alphabet dna; a token of {settings.alphabet} is one {settings.alphabet}"
-        )
-    if settings.alphabet is Alphabet.ALIGNMENT and settings.split is SequenceSplit.POSITION:
-        raise SettingsError("--split position: rows of an alignment stay whole; give record or homology")
-    check_split(settings, "record")
-
-
 def check_split(settings: LanguagePreparation | TranslationPreparation, noun: str) -> None:
     """Raises: SettingsError for a table of sides beside another split, and for an unknown genetic code."""
     if settings.split_table is not None and (settings.split is not None or settings.holdout):
@@ -77,17 +64,6 @@ def check_genetic_code(number: int) -> None:
         raise SettingsError(f"--genetic-code {number}: NCBI has no such table")
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedSequences:
-    """What was made."""
-
-    records: int
-    dropped: int
-    letters: dict[str, int]
-    """By side."""
-    leakage: list[dict[str, Any]]
-
-
 @dataclass(slots=True)
 class _Record:
     name: str
@@ -96,9 +72,20 @@ class _Record:
     """Why it is left out; empty: it is kept."""
 
 
-def prepare_sequences(settings: LanguagePreparation, progress: Progress = SILENT) -> PreparedSequences:
-    """Write the dataset and, beside it, an audit of every record."""
-    _check(settings)
+def prepare_sequences(
+    settings: LanguagePreparation, progress: Progress = SILENT
+) -> tuple[dict[str, Any], int]:
+    """Write the dataset and, beside it, an audit of every record. Returns its figures, and the number of records
+    that were dropped."""
+    if not 1 <= settings.kmer <= MAX_KMER:
+        raise SettingsError(f"--kmer {settings.kmer}: give 1 to {MAX_KMER}")
+    if settings.kmer > 1 and settings.alphabet is not Alphabet.DNA:
+        raise SettingsError(
+            f"--kmer is for --alphabet dna; a token of {settings.alphabet} is one {settings.alphabet}"
+        )
+    if settings.alphabet is Alphabet.ALIGNMENT and settings.split is SequenceSplit.POSITION:
+        raise SettingsError("--split position: rows of an alignment stay whole; give record or homology")
+    check_split(settings, "record")
     files, output = settings.fasta, settings.output
     vocabulary = Vocabulary(settings.alphabet, settings.kmer)
     records = _read_records(files, vocabulary, settings.genetic_code, progress)
@@ -110,19 +97,20 @@ def prepare_sequences(settings: LanguagePreparation, progress: Progress = SILENT
     metadata = described(files, settings, description, leakage)
     codes = [each.codes for each in kept]
     write_sequence_dataset(output, vocabulary, [each.name for each in kept], codes, segments, metadata)
-    number = {each.name: place for place, each in enumerate(kept)}
-    rows = []
-    for record in records:
-        own = segments.split[segments.record == number.get(record.name, -1)]
-        sides = tuple(SPLIT_NAMES[side] for side in own.tolist())
-        status = "dropped" if record.dropped else "kept"
-        rows.append((record.name, status, record.dropped, sides, len(record.codes)))
+    sides: dict[str, tuple[str, ...]] = {each.name: () for each in records}
+    for number, side in zip(segments.record, segments.split, strict=True):
+        sides[kept[number].name] += (SPLIT_NAMES[side],)
+    rows = [
+        (each.name, "dropped" if each.dropped else "kept", each.dropped, sides[each.name], len(each.codes))
+        for each in records
+    ]
     write_audit(output, ("record", "status", "reason", "split", "letters"), rows)
     letters = {
         name: int((segments.end - segments.start)[segments.split == side].sum())
         for side, name in enumerate(SPLIT_NAMES)
     }
-    return PreparedSequences(len(kept), len(records) - len(kept), letters, leakage)
+    figures = {"records": len(kept), "letters": letters, "leakage": leakage}
+    return figures, len(records) - len(kept)
 
 
 def _read_records(
@@ -196,7 +184,12 @@ def _split(kept: Sequence[_Record], settings: LanguagePreparation) -> tuple[Segm
     if settings.split_table is not None:
         sides = split_by_table(names, read_split_table(settings.split_table), RECORDS)
         return Segments(*everything, sides), {"by": "table"}
-    usual = SequenceSplit.RECORD if settings.alphabet is Alphabet.ALIGNMENT else _usual_split(lengths)
+    usual = SequenceSplit.RECORD
+    if settings.alphabet is not Alphabet.ALIGNMENT:
+        if np.median(lengths) < CHROMOSOME_LENGTH:
+            usual = SequenceSplit.HOMOLOGY
+        elif len(lengths) < MIN_CHROMOSOMES:
+            usual = SequenceSplit.POSITION
     kind = settings.split or usual
     holdouts = parse_holdouts(settings.holdout, with_treatments=False)
     named = any(not each.is_fraction and each.values for each in holdouts)
@@ -224,19 +217,12 @@ def split_by_homology(
 ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
     """The side of each of `number` sequences, related ones together, and the groups."""
     groups = group_labels(number, [(links.first, links.second)])
-    largest = int(np.bincount(groups).max())
+    sizes = np.bincount(groups)
+    found = {"groups": len(sizes), "largest_group": int(sizes.max())}
     LOGGER.info(
-        f"homology: {counted(int(groups.max()) + 1, 'group')} of related {words.inputs}, "
-        f"the largest of {largest:,}"
+        f"homology: {counted(len(sizes), 'group')} of related {words.inputs}, the largest of {sizes.max():,}"
     )
-    found = {"groups": int(groups.max()) + 1, "largest_group": largest}
     return split_by_group(groups, holdouts, seed, "homology", words), found
-
-
-def _usual_split(lengths: NDArray[np.int64]) -> SequenceSplit:
-    if np.median(lengths) < CHROMOSOME_LENGTH:
-        return SequenceSplit.HOMOLOGY
-    return SequenceSplit.RECORD if len(lengths) >= MIN_CHROMOSOMES else SequenceSplit.POSITION
 
 
 def _shares(holdouts: Sequence[Holdout]) -> dict[int, float]:
@@ -284,13 +270,8 @@ def _by_position(lengths: NDArray[np.int64], word: int, holdouts: Sequence[Holdo
     shares = _shares(holdouts)
     rows = []
     for record, length in enumerate(lengths.tolist()):
-        cuts = [
-            0,
-            round(length * (1 - shares[VALIDATION] - shares[TEST])),
-            round(length * (1 - shares[TEST])),
-            length,
-        ]
-        cuts[1:3] = [cut // word * word for cut in cuts[1:3]]
+        trained = 1 - shares[VALIDATION] - shares[TEST], 1 - shares[TEST]
+        cuts = [0, *(round(length * share) // word * word for share in trained), length]
         rows += [
             (record, start, end, side) for side, (start, end) in enumerate(pairwise(cuts)) if start < end
         ]

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -12,8 +12,9 @@ from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.attention.site import MapTiles
 from bioattn.inference.attention_receiver import BatchReceiver, SampleReceiver, choose_sites
 from bioattn.inference.run import BATCH_BYTES, Work, fitting_samples, write_attention_file
-from bioattn.models.attention_settings import ExportAttention
+from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.language.config import Shape
+from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.models.language.source import (
     FIRST_WORD,
@@ -30,9 +31,6 @@ from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayo
 from bioattn.store.writer import ResultWriter
 from bioattn.text import counted
 
-if TYPE_CHECKING:
-    from bioattn.models.language.folder import LoadedLanguageModel
-
 LOGGER = logging.getLogger("bioattn")
 
 SEQUENCES = "sequences"
@@ -42,7 +40,7 @@ SOURCE_NAMES = "source_names"
 
 
 def attention_work(
-    loaded: "LoadedLanguageModel",
+    loaded: LoadedLanguageModel,
     inputs: Any,
     options: AttentionOptions,
     *,
@@ -142,11 +140,12 @@ def attention_work(
     return work, layout
 
 
-def write_attention(settings: ExportAttention, running: Running, loaded: "LoadedLanguageModel") -> RunReport:
+def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write the attention that `settings` ask for. Raises: as `attention_work` and `run_work`."""
-    options = settings.options()
+    settings.refuse((*ONLY_PROMOTERS, "targets"), "language models")
+    loaded = load_language_model(settings.model, running.device(settings.device, settings.threads))
     work, layout = attention_work(
-        loaded, settings.sequences, options, window=settings.window, batch_size=settings.batch_size
+        loaded, settings.sequences, settings.options(), window=settings.window, batch_size=settings.batch_size
     )
     return write_attention_file(
         settings,

@@ -4,7 +4,7 @@ Shape suffixes: B or N windows, L tokens, M predicted positions, V tokens of the
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.checks.engine import CheckSettings
+from bioattn.checks.engine import CheckSettings, Evidence
 from bioattn.checks.tokens import TokenProbe
 from bioattn.errors import BioattnError
 from bioattn.inference.token_heads import TokenHeadScorer
@@ -26,6 +26,7 @@ from bioattn.sequences.preparation import read_letters
 from bioattn.sequences.sequence_dataset import SEQUENCE_DATASET, SequenceDataset, open_sequence_dataset
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, SPECIAL, UNKNOWN
 from bioattn.store.kinds import Candidate
+from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
     from bioattn.models.language.folder import LoadedLanguageModel
@@ -52,16 +53,13 @@ class LanguageHeadScorer(TokenHeadScorer[Exercise]):
 
     item = "window"
 
-    def __init__(self, model: "LoadedLanguageModel", dataset: SequenceDataset, split: int) -> None:
-        """dataset: read as the model's tokens. split: TRAIN, VALIDATION or TEST of `bioattn.promoters.dataset`.
-
-        Raises: BioattnError when nothing is on this side.
-        """
-        windows = Windows(dataset, model.config, dataset.segments_in(split))
+    def __init__(self, model: "LoadedLanguageModel", path: Path, split: str, _progress: Progress) -> None:
+        """Raises: BioattnError for a dataset that does not fit, or when nothing is on this side."""
+        model.require_output()
+        dataset = _open_dataset(model, path)
+        windows = Windows(dataset, model.config, dataset.segments_in(SPLIT_NAMES.index(split)))
         if not len(windows.segments):
-            raise BioattnError(
-                f"{dataset.path}: no sequence is in the {SPLIT_NAMES[split]} split; choose another with --split"
-            )
+            raise BioattnError(f"{path}: no sequence is in the {split} split; choose another with --split")
         self._loaded = model
         self._num_words = len(dataset.vocabulary.tokens) - len(SPECIAL)
         places = windows.places(WINDOWS)
@@ -193,7 +191,20 @@ class LanguageProbe(TokenProbe):
             yield torch.from_numpy(tokens_NL[first:end]).to(self.loaded.device), slice(first, end)
 
 
-def make_probe(loaded: "LoadedLanguageModel", path: Path, settings: CheckSettings) -> LanguageProbe:
+def _open_dataset(loaded: "LoadedLanguageModel", path: Path) -> SequenceDataset:
+    """A dataset, its letters read as the tokens of a model. Raises: BioattnError for another alphabet."""
+    found, own = open_sequence_dataset(path), loaded.vocabulary
+    if found.vocabulary.alphabet is not own.alphabet or (own.published is None and own != found.vocabulary):
+        raise BioattnError(
+            f"{path}: holds {found.vocabulary.alphabet} in words of {found.vocabulary.word}; the model reads "
+            f"{own.alphabet} in words of {own.word}"
+        )
+    return replace(found, vocabulary=own)
+
+
+def make_probe(
+    loaded: "LoadedLanguageModel", path: Path, settings: CheckSettings, _evidence: Evidence
+) -> LanguageProbe:
     """`settings.samples` windows drawn from a FASTA file, or from the test side (or else validation) of a sequence
     dataset.
 
@@ -202,13 +213,12 @@ def make_probe(loaded: "LoadedLanguageModel", path: Path, settings: CheckSetting
 
     Raises: BioattnError for an encoder-decoder, another alphabet, or too few windows.
     """
+    loaded.require_output()
     if loaded.config.shape is Shape.ENCODER_DECODER:
         raise BioattnError("the attention of an encoder-decoder cannot be checked; encoders and decoders can")
     held_out, pieces = "", []
     if Candidate(path).hdf5_format == SEQUENCE_DATASET.format:
-        dataset = open_sequence_dataset(path)
-        if dataset.vocabulary != loaded.vocabulary:
-            raise BioattnError(f"{path}: holds tokens of another alphabet or length than the model reads")
+        dataset = _open_dataset(loaded, path)
         side = TEST if len(dataset.segments_in(TEST)) else VALIDATION
         windows = Windows(dataset, loaded.config, dataset.segments_in(side))
         held_out = SPLIT_NAMES[side]

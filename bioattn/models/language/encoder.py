@@ -16,6 +16,7 @@ from bioattn.errors import BioattnError
 from bioattn.inference.runner import BinEncoder
 from bioattn.io.settings import build
 from bioattn.models.language.config import LanguageModelConfig
+from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.model import LanguageModel
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import PAD, PublishedTokens, Vocabulary
@@ -31,14 +32,6 @@ class LanguageEncoder(BinEncoder):
         model.fine_tune(None)
         self.model = model
         self.channels = model.config.channels
-
-    @classmethod
-    def described(cls, description: Mapping[str, Any]) -> "LanguageEncoder":
-        config = build(LanguageModelConfig, description["architecture"], "encoder")
-        published = description["vocabulary"]
-        if published is not None:
-            published = build(PublishedTokens, published, "encoder")
-        return cls(LanguageModel(config, Vocabulary(config.alphabet, config.kmer, published)))
 
     def description(self) -> dict[str, Any]:
         published = self.model.vocabulary.published
@@ -69,3 +62,16 @@ class LanguageEncoder(BinEncoder):
         shared_BPN /= shared_BPN.sum(-1, keepdims=True).clip(min=1)
         hidden_BNC = self.model.embeddings(tokens_BN)
         return torch.from_numpy(shared_BPN).to(hidden_BNC) @ hidden_BNC
+
+
+def encoder_of(loaded: LoadedLanguageModel) -> LanguageEncoder:
+    return LanguageEncoder(loaded.model)
+
+
+def described(description: Mapping[str, Any]) -> LanguageEncoder:
+    """An untrained one, by its `description`."""
+    config = build(LanguageModelConfig, description["architecture"], "encoder")
+    published = description["vocabulary"]
+    if published is not None:
+        published = build(PublishedTokens, published, "encoder")
+    return LanguageEncoder(LanguageModel(config, Vocabulary(config.alphabet, config.kmer, published)))

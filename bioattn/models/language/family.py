@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from bioattn.errors import SettingsError
 from bioattn.io.settings import RUNNING, SHARD, Settings, Writes, argument, option, output_option, table
-from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.family import Family, imported
 from bioattn.models.language.config import (
     PUBLISHED,
@@ -27,7 +26,6 @@ from bioattn.training.settings import TrainingCommand
 if TYPE_CHECKING:
     import torch
 
-    from bioattn.inference.runner import BinEncoder
     from bioattn.training.task import Task
 
 
@@ -112,59 +110,15 @@ def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
     from bioattn.io.records import audit_path
     from bioattn.sequences.preparation import prepare_sequences
 
-    made = prepare_sequences(settings, running.progress)
+    figures, dropped = prepare_sequences(settings, running.progress)
     audit = audit_path(settings.output)
-    letters = ", ".join(f"{name} {number:,}" for name, number in made.letters.items())
-    dropped = f", {made.dropped:,} dropped" if made.dropped else ""
+    letters = ", ".join(f"{name} {number:,}" for name, number in figures["letters"].items())
+    said = f", {dropped:,} dropped" if dropped else ""
     return RunReport(
-        f"wrote {settings.output} and {audit}: {counted(made.records, 'record')}{dropped}; letters: {letters}",
+        f"wrote {settings.output} and {audit}: {counted(figures['records'], 'record')}{said}; letters: {letters}",
         inputs={f"fasta.{number}": path for number, path in enumerate(settings.fasta, start=1)},
         outputs=[settings.output, audit],
-        records=made.records,
-        letters=made.letters,
-        leakage=made.leakage,
-    )
-
-
-def generate(settings: LanguageGeneration, running: Running) -> RunReport:
-    from bioattn.formats.fasta import FastaRecord, write_fasta
-    from bioattn.models.language.folder import load_language_model
-    from bioattn.models.language.generation import drawn_sequences
-
-    loaded = load_language_model(settings.model, running.device(settings.device, settings.threads))
-    sequences = drawn_sequences(
-        loaded,
-        settings.number,
-        prompt=settings.prompt,
-        examples=settings.examples,
-        length=settings.max_length,
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        seed=settings.seed,
-    )
-    records: list[FastaRecord] = []
-    running.progress.begin("sequences", settings.number)
-    for letters in sequences:
-        records.append(FastaRecord(f"generated_{len(records) + 1}", "", letters))
-        running.progress.advance(1)
-    running.progress.end()
-    write_fasta(settings.output, records)
-    return RunReport(
-        f"wrote {settings.output}: {counted(len(records), 'sequence')}",
-        outputs=[settings.output],
-        sequences=len(records),
-    )
-
-
-def export_attention(settings: ExportAttention, running: Running) -> RunReport:
-    from bioattn.models.language.attention import write_attention
-    from bioattn.models.language.folder import load_language_model
-
-    settings.refuse((*ONLY_PROMOTERS, "targets"), "language models")
-    return write_attention(
-        settings,
-        running,
-        load_language_model(settings.model, running.device(settings.device, settings.threads)),
+        **figures,
     )
 
 
@@ -231,13 +185,9 @@ class LanguageFamily(Family):
             raise SettingsError("--target and --lora are for fine-tuning; give the table of --targets")
         return LanguageTask(settings, device)
 
-    def encoder(self, description: Mapping[str, Any]) -> "BinEncoder":
-        from bioattn.models.language.encoder import LanguageEncoder
-
-        return LanguageEncoder.described(description)
-
+    encoder = imported("language.encoder", "described")
     run = imported("language.run", "run")
-    generate = staticmethod(generate)
+    generate = imported("language.generation", "generate")
 
     def export_parameters(self, model: Path, output: Path, *, force: bool) -> RunReport:
         """Write a model as a Hugging Face folder, or a published one as a folder of bioattn."""
@@ -258,7 +208,7 @@ class LanguageFamily(Family):
             parameters=number,
         )
 
-    export_attention = staticmethod(export_attention)
+    export_attention = imported("language.attention", "export_attention")
 
 
 FAMILY = LanguageFamily()

@@ -13,7 +13,7 @@ from bioattn.inference.inputs import Inputs, python_call
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
 from bioattn.models.attention_settings import AttentionKeywords, ExportAttention, attention_options
-from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.family import CONFIG, WEIGHTS, method
 from bioattn.models.language.config import (
     PUBLISHED,
     FineTuned,
@@ -35,20 +35,14 @@ from bioattn.models.language.published_reading import (
     read_published_model,
 )
 from bioattn.models.model_folder import CheckedModel, load_network, read_model_config, write_model
-from bioattn.promoters.dataset import SPLIT_NAMES
-from bioattn.sequences.sequence_dataset import SequenceDataset, open_sequence_dataset
 from bioattn.sequences.vocabulary import MASK, PublishedTokens, Vocabulary
 from bioattn.store.reader import Attention
-from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
 
-    from bioattn.checks.engine import CheckSettings, Evidence
-    from bioattn.models.language.checks import LanguageHeadScorer, LanguageProbe
-    from bioattn.models.language.encoder import LanguageEncoder
     from bioattn.models.language.tables import Cell
 
 VOCABULARY = "vocabulary.json"
@@ -260,24 +254,9 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
     def vocabulary(self) -> Vocabulary:
         return self.model.vocabulary
 
-    def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "LanguageHeadScorer":
-        """Judge heads on a split of a sequence dataset. Raises: BioattnError for one that does not fit."""
-        from bioattn.models.language.checks import LanguageHeadScorer
-
-        self.require_output()
-        return LanguageHeadScorer(self, self.dataset(dataset), SPLIT_NAMES.index(split))
-
-    def check_probe(self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence") -> "LanguageProbe":
-        """Windows to check the attention with. Raises: BioattnError for sequences that do not fit."""
-        from bioattn.models.language.checks import make_probe
-
-        self.require_output()
-        return make_probe(self, inputs, settings)
-
-    def encoder(self) -> "LanguageEncoder":
-        from bioattn.models.language.encoder import LanguageEncoder
-
-        return LanguageEncoder(self.model)
+    head_scorer = method("language.checks", "LanguageHeadScorer")
+    check_probe = method("language.checks", "make_probe")
+    encoder = method("language.encoder", "encoder_of")
 
     def require_output(self) -> None:
         """Raises: BioattnError where the model predicts no tokens."""
@@ -286,18 +265,6 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
             self.require_mask()
         if self.config.form.output is Output.NONE:
             raise BioattnError(f"{self.path}: {NO_OUTPUT}, so that it predicts no tokens")
-
-    def dataset(self, path: Path) -> SequenceDataset:
-        """A dataset, its letters read as the tokens of this model. Raises: BioattnError for another alphabet."""
-        found, own = open_sequence_dataset(path), self.vocabulary
-        if found.vocabulary.alphabet is not own.alphabet or (
-            own.published is None and own != found.vocabulary
-        ):
-            raise BioattnError(
-                f"{path}: holds {found.vocabulary.alphabet} in words of {found.vocabulary.word}; the model reads "
-                f"{own.alphabet} in words of {own.word}"
-            )
-        return replace(found, vocabulary=own)
 
 
 def _table(header: Sequence[str], rows: "Iterable[Sequence[Cell]]") -> "pd.DataFrame":

@@ -9,48 +9,45 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.inference.passes import drawn_tokens
 from bioattn.models.language.config import Shape
-from bioattn.models.language.folder import LoadedLanguageModel
+from bioattn.models.language.family import LanguageGeneration
+from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
 from bioattn.models.language.model import Cache
 from bioattn.models.language.source import read_tokens
 from bioattn.models.language.tables import require_likelihoods
+from bioattn.models.running import Running, RunReport
 from bioattn.sequences.vocabulary import EOS, UNKNOWN
+from bioattn.text import counted
 
 AT_ONCE = 16
 """Sequences that are drawn together."""
 
 
-def _continued(
-    loaded: LoadedLanguageModel,
-    tokens_BL: Tensor,
-    new: int,
-    temperature: float,
-    top_p: float,
-    generator: torch.Generator,
-) -> Tensor:
-    """The tokens and up to `new` more, fewer when all sequences have ended."""
-    model, cache, last_BL = loaded.model, Cache(), tokens_BL
-    made = [tokens_BL]
-    ended_B = torch.zeros(len(tokens_BL), dtype=torch.bool, device=tokens_BL.device)
-    never_V = torch.ones(model.num_tokens, dtype=torch.bool, device=tokens_BL.device)
-    never_V[torch.from_numpy(loaded.vocabulary.written).to(never_V.device)] = False
-    with torch.inference_mode():
-        for _ in range(new):
-            hidden_BC = model.hidden(last_BL, cache=cache)[:, -1]
-            logits_BV = model.logits(hidden_BC, torch.tensor(cache.length - 1)).float()
-            chosen_B = drawn_tokens(
-                logits_BV.masked_fill_(never_V, -torch.inf), temperature, top_p, generator
-            )
-            last_BL = chosen_B.masked_fill_(ended_B, EOS)[:, None]
-            made.append(last_BL)
-            ended_B |= last_BL[:, 0] == EOS
-            if bool(ended_B.all()):
-                break
-        return torch.cat(made, dim=1)
+def generate(settings: LanguageGeneration, running: Running) -> RunReport:
+    loaded = load_language_model(settings.model, running.device(settings.device, settings.threads))
+    sequences = drawn_sequences(
+        loaded,
+        settings.number,
+        prompt=settings.prompt,
+        examples=settings.examples,
+        length=settings.max_length,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        seed=settings.seed,
+    )
+    records: list[FastaRecord] = []
+    running.progress.begin("sequences", settings.number)
+    for letters in sequences:
+        records.append(FastaRecord(f"generated_{len(records) + 1}", "", letters))
+        running.progress.advance(1)
+    running.progress.end()
+    write_fasta(settings.output, records)
+    return RunReport(f"wrote {settings.output}: {counted(len(records), 'sequence')}", sequences=len(records))
 
 
 def drawn_sequences(
@@ -127,13 +124,24 @@ def drawn_texts(
         if isinstance(layer, nn.Linear) and layer.out_features >= layer.in_features:
             # A single row times a matrix that widens it is quicker where the matrix lies transposed in memory.
             layer.weight.data = layer.weight.data.T.contiguous().T
-    generator = torch.Generator().manual_seed(seed)
+    model, device, generator = loaded.model, loaded.device, torch.Generator().manual_seed(seed)
+    never_V = torch.ones(model.num_tokens, dtype=torch.bool, device=device)
+    never_V[torch.from_numpy(loaded.vocabulary.written).to(device)] = False
     begin, tokens = len(read[-1]), np.concatenate(read)
     first = len(tokens) - begin + int(loaded.vocabulary.begins)
     for done in range(0, number, AT_ONCE):
-        tokens_BL = torch.from_numpy(np.tile(tokens, (min(AT_ONCE, number - done), 1))).to(loaded.device)
-        new = first + most - len(tokens)
-        made_BL = _continued(loaded, tokens_BL, new, temperature, top_p, generator)
-        for made in made_BL[:, first:].cpu().numpy():
-            ends = np.flatnonzero(made == EOS)
-            yield loaded.vocabulary.text(made[: ends[0]] if len(ends) else made)
+        last_BL = torch.from_numpy(np.tile(tokens, (min(AT_ONCE, number - done), 1))).to(device)
+        made, cache = [last_BL], Cache()
+        ended_B = torch.zeros(len(last_BL), dtype=torch.bool, device=device)
+        while len(made) <= first + most - len(tokens) and not bool(ended_B.all()):
+            with torch.inference_mode():
+                hidden_BC = model.hidden(last_BL, cache=cache)[:, -1]
+                logits_BV = model.logits(hidden_BC, torch.tensor(cache.length - 1)).float()
+                logits_BV.masked_fill_(never_V, -torch.inf)
+                chosen_B = drawn_tokens(logits_BV, temperature, top_p, generator)
+                last_BL = chosen_B.masked_fill_(ended_B, EOS)[:, None]
+                ended_B |= last_BL[:, 0] == EOS
+            made.append(last_BL)
+        for words in torch.cat(made, 1)[:, first:].cpu().numpy():
+            ends = np.flatnonzero(words == EOS)
+            yield loaded.vocabulary.text(words[: ends[0]] if len(ends) else words)

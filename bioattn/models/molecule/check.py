@@ -21,7 +21,14 @@ from bioattn.attention.capture import Substitution, capture
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.checks import thresholds
 from bioattn.checks.deletion import Pairs, Replacement, measure_effects, pairs_that_stand_out
-from bioattn.checks.engine import CheckSettings, LikelihoodProbe, OtherWeights, draw_names, draw_rows
+from bioattn.checks.engine import (
+    CheckSettings,
+    Evidence,
+    LikelihoodProbe,
+    OtherWeights,
+    draw_names,
+    draw_rows,
+)
 from bioattn.checks.measures import Code, Question, Verdict, judge, percent
 from bioattn.checks.weights import MapSums, OfSampleBefore, drawn_by, shuffled, uniform, weighed_visible
 from bioattn.choices import Task
@@ -303,7 +310,9 @@ class MoleculeProbe(LikelihoodProbe):
         return judge(self.measures, QUESTIONS, (Code.USED, Code.FAITHFUL, sentence), caveats)
 
 
-def make_probe(loaded: LoadedMoleculeModel, path: Path, settings: CheckSettings) -> MoleculeProbe:
+def make_probe(
+    loaded: LoadedMoleculeModel, path: Path, settings: CheckSettings, _evidence: Evidence
+) -> MoleculeProbe:
     """Measured molecules drawn from the test side (or else validation) of a dataset.
 
     Raises: FormatError for what is no such dataset; BioattnError when it measures something else.

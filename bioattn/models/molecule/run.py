@@ -28,6 +28,7 @@ from bioattn.models.attention_settings import (
     ExportAttention,
     attention_options,
 )
+from bioattn.models.family import method
 from bioattn.models.model_folder import CheckedModel
 from bioattn.models.molecule.family import MoleculeModelConfig, MoleculeRun
 from bioattn.models.molecule.model import MoleculeModel, molecule_batch
@@ -51,9 +52,6 @@ from bioattn.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from bioattn.checks.engine import CheckSettings, Evidence
-    from bioattn.models.molecule.check import MoleculeProbe
 
 LOGGER = logging.getLogger("bioattn")
 BATCH = 64
@@ -110,11 +108,7 @@ class LoadedMoleculeModel(CheckedModel[MoleculeModel, MoleculeModelConfig]):
             work, layout = _maps(self, inputs, options, batch_size)
             return Attention(work.collect(layout))
 
-    def check_probe(self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence") -> "MoleculeProbe":
-        """Molecules to check the attention with. Raises: BioattnError for a dataset that does not fit."""
-        from bioattn.models.molecule.check import make_probe
-
-        return make_probe(self, inputs, settings)
+    check_probe = method("molecule.check", "make_probe")
 
     def answers(self, molecules: Molecules, rows: Sequence[int]) -> NDArray[np.float64]:
         """Values in the units of the data, or probabilities of classes, (rows, tasks).

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.checks.engine import CheckSettings, draw_rows
+from bioattn.checks.engine import CheckSettings, Evidence, draw_rows
 from bioattn.checks.tokens import TokenProbe
 from bioattn.errors import BioattnError
 from bioattn.inference.token_heads import TokenHeadScorer
@@ -23,6 +23,7 @@ from bioattn.models.translation.run import LoadedTranslator
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
 from bioattn.sequences.pairs import Pair, PairDataset, open_pair_dataset
 from bioattn.sequences.vocabulary import PAD, SPECIAL, UNKNOWN
+from bioattn.system.progress import Progress
 
 SOURCE_SITE = "translation.source"
 """How the names of sites begin at which decoders attend to source tokens."""
@@ -63,10 +64,11 @@ class TranslationProbe(TokenProbe):
         return np.asarray(self.tokens_NL >= len(SPECIAL))
 
     def true_log_likelihoods(self) -> NDArray[np.float64]:
-        rows_N = np.arange(len(self.pairs))
         found = [
             likely_BMW.take_along_dim(torch.from_numpy(self.words_NM[own, :, None]).clamp(min=0), -1)[..., 0]
-            for own, likely_BMW in self._likely(self.tokens_NL, rows_N, self.words_NM.shape[1])
+            for own, likely_BMW in self._likely(
+                self.tokens_NL, np.arange(len(self.pairs)), self.words_NM.shape[1]
+            )
         ]
         return np.where(self.words_NM >= 0, torch.cat(found).numpy(), 0.0)
 
@@ -94,7 +96,9 @@ class TranslationProbe(TokenProbe):
             yield own, logits[..., len(SPECIAL) :].double().log_softmax(-1).cpu()
 
 
-def make_probe(loaded: LoadedTranslator, path: Path, settings: CheckSettings) -> TranslationProbe:
+def make_probe(
+    loaded: LoadedTranslator, path: Path, settings: CheckSettings, _evidence: Evidence
+) -> TranslationProbe:
     """`settings.samples` pairs of at most `LONGEST` words, drawn from the test side (or else validation) of a
     dataset.
 
@@ -152,7 +156,7 @@ class TranslationHeadScorer(TokenHeadScorer[Batch]):
 
     item = "pair"
 
-    def __init__(self, loaded: LoadedTranslator, path: Path, split: str) -> None:
+    def __init__(self, loaded: LoadedTranslator, path: Path, split: str, _progress: Progress) -> None:
         """Raises: BioattnError for a dataset that does not fit, a split without pairs, a model without heads."""
         dataset = _open_dataset(loaded, path)
         fitting = _short_pairs(dataset, SPLIT_NAMES.index(split))

@@ -23,6 +23,7 @@ from bioattn.models.attention_settings import (
     ExportAttention,
     attention_options,
 )
+from bioattn.models.family import method
 from bioattn.models.model_folder import CheckedModel
 from bioattn.models.running import Running, RunReport, stream_output, tsv
 from bioattn.models.translation.batches import batch_of, read_sources, with_ends, with_targets
@@ -49,9 +50,6 @@ from bioattn.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from bioattn.checks.engine import CheckSettings, Evidence
-    from bioattn.models.translation.check import TranslationHeadScorer, TranslationProbe
 
 LOGGER = logging.getLogger("bioattn")
 FASTA_NAMES = (".fa", ".fasta", ".fna", ".faa", ".ffn")
@@ -140,19 +138,8 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
             work, layout, _ = _maps(self, inputs, targets, options, batch_size)
             return Attention(work.collect(layout))
 
-    def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "TranslationHeadScorer":
-        """Judge heads on a split of a dataset of pairs. Raises: BioattnError for one that does not fit."""
-        from bioattn.models.translation.check import TranslationHeadScorer
-
-        return TranslationHeadScorer(self, dataset, split)
-
-    def check_probe(
-        self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence"
-    ) -> "TranslationProbe":
-        """Pairs to check the attention with. Raises: BioattnError for a dataset that does not fit."""
-        from bioattn.models.translation.check import make_probe
-
-        return make_probe(self, inputs, settings)
+    head_scorer = method("translation.check", "TranslationHeadScorer")
+    check_probe = method("translation.check", "make_probe")
 
     def read(self, inputs: Any) -> dict[str, Tokens]:
         """Tokens of sources, by name; warns of those that are longer than in the training."""

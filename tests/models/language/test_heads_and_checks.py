@@ -20,9 +20,9 @@ from bioattn.models.language.checks import LanguageHeadScorer, make_probe
 from bioattn.models.language.config import Shape
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.windows import IGNORED
-from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import RESIDUES, SPECIAL
+from bioattn.system.progress import SILENT
 from tests.making import bioattn
 from tests.models.language import made_models as made
 from tests.models.language.made_models import loaded_of, make_config, saved
@@ -94,9 +94,7 @@ def test_importance_is_the_mean_size_of_the_loss_s_slope(folder, shape):
     """Window by window, head by head, by moving its mask to either side of 1, in double precision."""
     torch.manual_seed(0)
     loaded = loaded_of(LanguageModel(make_config(shape, **SMALL)))
-    scorer = LanguageHeadScorer(
-        loaded, loaded.dataset(folder / "x.dataset.h5"), SPLIT_NAMES.index("validation")
-    )
+    scorer = LanguageHeadScorer(loaded, folder / "x.dataset.h5", "validation", SILENT)
     found = scorer.importance()
     loaded.model.double()
     step = 1e-4
@@ -221,7 +219,7 @@ def test_weights_of_a_probe_are_those_of_the_model(folder):
     """An encoder's: its words hidden one place at a time, by a call for each."""
     torch.manual_seed(0)
     loaded = loaded_of(LanguageModel(make_config(**SMALL)))
-    probe = make_probe(loaded, folder / "repeats.fa", CheckSettings(samples=20))
+    probe = make_probe(loaded, folder / "repeats.fa", CheckSettings(samples=20), Evidence())
     places = np.array([3, 9, 28, 1, 7])
     found = probe.word_log_likelihoods(probe.tokens_NL[:5], np.arange(5), places)
     whole = probe.true_log_likelihoods()
