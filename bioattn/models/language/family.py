@@ -189,25 +189,7 @@ class LanguageFamily(Family):
     run = imported("language.run", "run")
     generate = imported("language.generation", "generate")
 
-    def export_parameters(self, model: Path, output: Path, *, force: bool) -> RunReport:
-        """Write a model as a Hugging Face folder, or a published one as a folder of bioattn."""
-        from bioattn.io.files import check_apart, check_parent
-        from bioattn.models.language.published_writing import export_language_model
-
-        if output.suffix:
-            raise SettingsError(
-                f"--output {output}: a language model is written as a folder; give a name without suffix"
-            )
-        check_parent(output)
-        check_apart(output, [model])
-        form, number = export_language_model(model, output, force=force)
-        return RunReport(
-            f"wrote {output}: a {form} of {number:,} parameters",
-            inputs={"model": model / "config.json"},
-            outputs=[output],
-            parameters=number,
-        )
-
+    export_parameters = imported("language.published_writing", "export_parameters")
     export_attention = imported("language.attention", "export_attention")
 
 

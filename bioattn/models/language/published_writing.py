@@ -10,8 +10,8 @@ from torch import Tensor
 
 from bioattn.attention.position import AddedPositions, angles
 from bioattn.choices import PositionEncoding
-from bioattn.errors import BioattnError
-from bioattn.io.files import atomic_output, read_json, write_json
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.files import check_apart, check_parent, read_json, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.architectures import ARCHITECTURES, all_rows, first_position, published_numbers
@@ -26,8 +26,9 @@ from bioattn.models.language.config import (
 from bioattn.models.language.folder import load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.model_folder import model_files, save_arrays
+from bioattn.models.running import RunReport
 from bioattn.sequences.choices import Alphabet
-from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL, PublishedTokens, Vocabulary
+from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL, PublishedTokens
 
 VOCABULARIES = ("vocab.txt", "vocab.json", "tokenizer.json", "tokenizer_config.json")
 _ROLES = ("pad_token", "cls_token", "eos_token", "mask_token", "unk_token")
@@ -40,13 +41,18 @@ _PROJECTIONS = {
 _ACTIVATIONS = {Activation.GELU: "gelu", Activation.GELU_TANH: "gelu_new", Activation.RELU: "relu"}
 
 
-def export_language_model(source: Path, output: Path, *, force: bool) -> tuple[str, int]:
-    """Write a published model as a folder of bioattn, or one of bioattn as a Hugging Face folder; returns which it
-    is, and how many numbers were written.
+def export_parameters(source: Path, output: Path, *, force: bool) -> RunReport:
+    """Write a published model as a folder of bioattn, or one of bioattn as a Hugging Face folder.
 
     Raises: as `load_language_model`; BioattnError when the model was fine-tuned, no published architecture can
     hold it, or the output exists and `force` is not given, or holds other files.
     """
+    if output.suffix:
+        raise SettingsError(
+            f"--output {output}: a language model is written as a folder; give a name without suffix"
+        )
+    check_parent(output)
+    check_apart(output, [source])
     loaded = load_language_model(source, torch.device("cpu"))
     loaded.require_whole()
     model = loaded.model
@@ -58,13 +64,20 @@ def export_language_model(source: Path, output: Path, *, force: bool) -> tuple[s
     parts = None if published_type(read_json(source / CONFIG)) else _published(model, source)
     with atomic_folder(output, model_files() | set(VOCABULARIES)) as folder:
         if parts is None:
+            form, number = "model folder", sum(each.numel() for each in model.parameters())
             write_language_model(folder, model)
-            return "model folder", sum(parameter.numel() for parameter in model.parameters())
-        content, arrays, tokens = parts
-        save_arrays(folder, arrays, "pt")
-        write_json(folder / CONFIG, content)
-        _write_vocabulary(folder, tokens, content["model_type"], model.config.context)
-    return "Hugging Face folder", sum(array.numel() for array in arrays.values())
+        else:
+            content, arrays, tokens = parts
+            form, number = "Hugging Face folder", sum(each.numel() for each in arrays.values())
+            save_arrays(folder, arrays, "pt")
+            write_json(folder / CONFIG, content)
+            _write_vocabulary(folder, tokens, content["model_type"], model.config.context)
+    return RunReport(
+        f"wrote {output}: a {form} of {number:,} parameters",
+        inputs={"model": source / CONFIG},
+        outputs=[output],
+        parameters=number,
+    )
 
 
 def _published(
@@ -76,11 +89,14 @@ def _published(
             f"{source}: was fine-tuned; no architecture that is written here (esm, bert, gpt2, t5) has its "
             "adapters and output layers: write the model that it was trained from"
         )
-    vocabulary = (
-        model.vocabulary if model.vocabulary.published is not None else _with_tokens(model.vocabulary)
-    )
+    vocabulary = model.vocabulary
     tokens = vocabulary.published
-    assert tokens is not None
+    if tokens is None:
+        names = vocabulary.tokens
+        if vocabulary.alphabet is Alphabet.CODON:  # in the letters of RNA, as is usual
+            names = tuple(each if each in SPECIAL else each.replace("T", "U") for each in names)
+        tokens = PublishedTokens(tokens=names, special=tuple(range(len(SPECIAL))), begins=True, ends=True)
+        vocabulary = replace(vocabulary, published=tokens)
     order, kept = published_numbers(vocabulary, model.num_tokens)
     arrays = dict(model.state_dict())
     name, why = _closest(model.config, bias=bool(arrays["bias_V"][kept].any()))
@@ -127,17 +143,6 @@ def _published(
     return content, {name: torch.cat(thirds, dim=-1) for name, thirds in found.items()}, tokens
 
 
-def _with_tokens(vocabulary: Vocabulary) -> Vocabulary:
-    """A vocabulary of bioattn as one that can be published: codons in the letters of RNA, as is usual."""
-    tokens = vocabulary.tokens
-    if vocabulary.alphabet is Alphabet.CODON:
-        tokens = tuple(each if each in SPECIAL else each.replace("T", "U") for each in tokens)
-    special = tuple(range(len(SPECIAL)))
-    return replace(
-        vocabulary, published=PublishedTokens(tokens=tokens, special=special, begins=True, ends=True)
-    )
-
-
 def _closest(config: LanguageModelConfig, *, bias: bool) -> tuple[str, str]:
     """The architecture that can hold a model, or why none can. bias: whether the output layer has one."""
     form, decoder = config.form, config.shape is Shape.DECODER
@@ -147,12 +152,10 @@ def _closest(config: LanguageModelConfig, *, bias: bool) -> tuple[str, str]:
     if config.alphabet is Alphabet.ALIGNMENT:
         return "", "has logits for each column of its alignment"
     if form.buckets:
-        fits = form.norm is Norm.RMS and (form.gated, form.activation) in _PROJECTIONS
-        fits = (
-            fits and config.positions is PositionEncoding.NONE and not (form.post_norm or form.embedding_norm)
-        )
-        fits = fits and not decoder and not form.key_bias and form.output is not Output.DENSE
-        return ("t5", "") if fits else ("", "has biases of distances and other parts than T5")
+        other = decoder or form.post_norm or form.embedding_norm or form.key_bias
+        known = form.norm is Norm.RMS and (form.gated, form.activation) in _PROJECTIONS
+        fits = known and config.positions is PositionEncoding.NONE and form.output is not Output.DENSE
+        return ("t5", "") if fits and not other else ("", "has biases of distances and other parts than T5")
     if config.shape is Shape.ENCODER_DECODER:
         return "", "is an encoder-decoder with layer norms, biases and without biases of distances"
     if form.norm is not Norm.LAYER or form.gated or form.head_channels is not None:
@@ -273,11 +276,8 @@ def _write_vocabulary(folder: Path, tokens: PublishedTokens, name: str, context:
         settings |= {"tokenizer_class": classes[name], "do_lower_case": False}
     write_json(folder / "tokenizer_config.json", settings)
     if tokens.tokenizer:
-        path, text = folder / "tokenizer.json", tokens.tokenizer
+        (folder / "tokenizer.json").write_text(tokens.tokenizer, encoding="utf-8")
     elif name in classes:
-        path, text = folder / "vocab.txt", "\n".join(tokens.tokens) + "\n"
+        (folder / "vocab.txt").write_text("\n".join(tokens.tokens) + "\n", encoding="utf-8")
     else:
         write_json(folder / "vocab.json", {token: number for number, token in enumerate(tokens.tokens)})
-        return
-    with atomic_output(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
