@@ -93,8 +93,7 @@ class FineTuningResults:
 
     def comparison(self) -> Comparison | None:
         """The model beside the simple models that are best on the validation side, by the mean main figure."""
-        side = judged_side(self.rows)
-        chosen = best_simple(self.rows)
+        side, chosen = best_simple(self.rows)
         if not chosen:
             return None
         own = [row for row in self.rows if row.side == side]
@@ -113,23 +112,19 @@ class FineTuningResults:
         )
 
 
-def judged_side(rows: Sequence[Row]) -> str:
-    return SPLIT_NAMES[TEST if any(row.side == SPLIT_NAMES[TEST] for row in rows) else VALIDATION]
-
-
-def best_simple(rows: Sequence[Row]) -> dict[str, str]:
-    """By target the simple model with the best figure on the validation side, or on the only one."""
-    validated = any(row.side == SPLIT_NAMES[VALIDATION] for row in rows)
-    side = SPLIT_NAMES[VALIDATION] if validated else judged_side(rows)
-    simple = [row for row in rows if row.side == side and row.name != MODEL_ROW]
-    return {
-        target: max((row for row in simple if row.target == target), key=_main).name
-        for target in dict.fromkeys(row.target for row in simple)
-    }
-
-
-def _main(row: Row) -> float:
-    return float(np.nan_to_num(next(iter(row.figures.values())), nan=-np.inf))
+def best_simple(rows: Sequence[Row]) -> tuple[str, dict[str, str]]:
+    """The side that the model is judged on, and by target the simple model with the best figure on the validation
+    side, or on the only one."""
+    sides = [
+        each for each in (SPLIT_NAMES[VALIDATION], SPLIT_NAMES[TEST]) if any(r.side == each for r in rows)
+    ]
+    best: dict[str, tuple[float, str]] = {}
+    for row in rows:
+        if row.side == sides[0] and row.name != MODEL_ROW:
+            figure = float(np.nan_to_num(next(iter(row.figures.values())), nan=-np.inf))
+            if row.target not in best or figure > best[row.target][0]:
+                best[row.target] = figure, row.name
+    return "".join(sides[-1:]), {target: name for target, (_, name) in best.items()}
 
 
 def with_replaced(tokens_BL: Tensor, share: float, number: int) -> Tensor:
@@ -153,11 +148,8 @@ class FineTuningTask(LanguageTask):
         super().__init__(settings, device)
         assert settings.targets is not None
         self.keeps_start, self.profile = False, None
-        self.digest = {
-            **self.digest,
-            "targets": sha256_of(settings.targets),
-            "columns": list(settings.target),
-        }
+        own = {"targets": sha256_of(settings.targets), "columns": list(settings.target)}
+        self.digest = {**self.digest, **own}
 
     def prepare(self, progress: Progress) -> None:
         training, settings = self.training, self.settings
@@ -173,17 +165,11 @@ class FineTuningTask(LanguageTask):
             raise SettingsError(
                 f"{settings.start}: has no <cls>; set pool = 'mean' in [training] of --config"
             )
-        codes = map(self._codes, range(len(table.ids)))
-        self.tokens = [
-            framed_tokens(
-                vocabulary.tokenize(each),
-                len(each),
-                vocabulary,
-                self.config.context,
-                f"{settings.dataset}: {name}",
-            )
-            for each, name in zip(codes, table.ids, strict=True)
-        ]
+        self.tokens = []
+        for row, name in enumerate(table.ids):
+            codes, where = self._codes(row), f"{settings.dataset}: {name}"
+            words = vocabulary.tokenize(codes)
+            self.tokens.append(framed_tokens(words, len(codes), vocabulary, self.config.context, where))
         self.learned, self.validated = (np.flatnonzero(self.sides == side) for side in (TRAIN, VALIDATION))
         if not len(self.learned):
             raise BioattnError(f"{settings.targets}: no row is for training")
@@ -281,9 +267,7 @@ class FineTuningTask(LanguageTask):
         columns = {wanted.target.name: wanted for wanted in self.wanted}
         outputs: dict[tuple[int, str, str], Tensor] = {}
         for side, own in held_out.items():
-            for column, given in zip(
-                columns, self._outputs(self.model, own, slice(0, len(own))), strict=True
-            ):
+            for column, given in zip(columns, self._outputs(self.model, own, slice(len(own))), strict=True):
                 outputs[side, column, MODEL_ROW] = given
         if self.settings.baselines and held_out:
             progress.begin("simple models", len(columns))
@@ -296,15 +280,15 @@ class FineTuningTask(LanguageTask):
             Row(SPLIT_NAMES[side], column, name, columns[column].figures(held_out[side], given))
             for (side, column, name), given in outputs.items()
         ]
-        chosen = best_simple(rows)
+        judged, chosen = best_simple(rows)
         if not chosen:
             return FineTuningResults(rows)
-        side = SPLIT_NAMES.index(judged_side(rows))
-        pairs = {
-            column: (outputs[side, column, MODEL_ROW], outputs[side, column, chosen[column]])
-            for column in columns
-        }
-        gains_TR = np.array([_gains(columns[name], held_out[side], *both) for name, both in pairs.items()])
+        side = SPLIT_NAMES.index(judged)
+        gains = []
+        for column, wanted in columns.items():
+            both = (outputs[side, column, name] for name in (MODEL_ROW, chosen[column]))
+            gains.append(_gains(wanted, held_out[side], *both))
+        gains_TR = np.array(gains)
         # Of few sequences some resamples have no figure.
         gains_TR = gains_TR[:, ~np.isnan(gains_TR).all(axis=0)]
         if not gains_TR.size:
@@ -359,16 +343,15 @@ class FineTuningTask(LanguageTask):
         found = self._zeros(rows)
         size = max(1, PREDICTED_AT_ONCE // max(len(self.tokens[row]) for row in rows))
         ends = np.cumsum([0, *(len(self.tokens[row]) for row in rows)])
-        for first in range(own.start, own.stop, size):
+        for first in range(own.start or 0, own.stop, size):
             chosen = rows[first : min(first + size, own.stop)]
             with torch.no_grad(), self.training.precision.autocast(self.device):
                 outputs = model.predictions(self._padded(chosen))
             for target, all_NW, given in zip(self.wanted, found, outputs, strict=True):
-                given = given.float().cpu()
                 if target.target.kind is not TargetKind.TAGS:
-                    all_NW[first : first + len(chosen)] = given
+                    all_NW[first : first + len(chosen)] = given.cpu()
                     continue
-                for place, each in enumerate(given, start=first):
+                for place, each in enumerate(given.cpu(), start=first):
                     all_NW[ends[place] : ends[place + 1]] = each[: ends[place + 1] - ends[place]]
         return found
 

@@ -5,7 +5,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bioattn.choices import chosen
 from bioattn.errors import BioattnError, FormatError
@@ -25,7 +27,7 @@ from bioattn.models.language.config import (
     published_type,
 )
 from bioattn.models.language.family import LanguageGeneration
-from bioattn.models.language.layers import base_digest
+from bioattn.models.language.layers import base_digest, is_word
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.published_reading import (
     ADAPTER_SETTINGS,
@@ -34,21 +36,26 @@ from bioattn.models.language.published_reading import (
     adapter_settings,
     read_published_model,
 )
+from bioattn.models.language.scoring import Wanted, contacts, layer_numbers
+from bioattn.models.language.tables import (
+    NO_OUTPUT,
+    Cell,
+    read_source,
+    results,
+    table_header,
+    variant_table,
+    warn_of_missing,
+)
 from bioattn.models.model_folder import CheckedModel, load_network, read_model_config, write_model
 from bioattn.sequences.vocabulary import MASK, PublishedTokens, Vocabulary
 from bioattn.store.reader import Attention
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
-
-    from bioattn.models.language.tables import Cell
 
 VOCABULARY = "vocabulary.json"
 """Of models with a published vocabulary."""
 MODEL_TYPE = "language"
-NO_OUTPUT = "was published without an output layer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -92,9 +99,6 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         Raises: FormatError for sequences that the model cannot read; SettingsError for a window that it cannot
         have.
         """
-        from bioattn.models.language.scoring import Wanted
-        from bioattn.models.language.tables import read_source, results, table_header, warn_of_missing
-
         wanted = Wanted(score=chosen(Score, "score", score))
         with python_call(ExportAttention, window=window):
             source, most = read_source(self, inputs, window)
@@ -116,8 +120,6 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         of mutants. score: whether an encoder reads the sequence with the words that differ masked, or as it is
         (`one-pass`). Raises: as `predict`; FormatError for mutants of other sequences.
         """
-        from bioattn.models.language.tables import read_source, variant_table, warn_of_missing
-
         how = chosen(Score, "score", score)
         with python_call(ExportAttention, window=window):
             source, most = read_source(self, inputs, window)
@@ -148,12 +150,7 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
 
         Raises: as `predict`; SettingsError for a layer that is not there.
         """
-        import numpy as np
         import pandas as pd
-
-        from bioattn.models.language.layers import is_word
-        from bioattn.models.language.scoring import Wanted, layer_numbers
-        from bioattn.models.language.tables import read_source, results
 
         layers = (layers,) if isinstance(layers, int) else tuple(layers)
         wanted = Wanted(layers=layers, pool=None if per_token else chosen(Pool, "pool", pool))
@@ -172,15 +169,12 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
             columns = pd.MultiIndex.from_product([numbers, columns], names=["layer", "channel"])
         return pd.DataFrame(values.reshape(len(values), -1), index=rows, columns=columns)
 
-    def contacts(self, inputs: Inputs) -> "dict[str, NDArray[np.float32]]":
+    def contacts(self, inputs: Inputs) -> dict[str, NDArray[np.float32]]:
         """Return by name the probabilities (R, R) that residues of a protein touch, by the regression on attention
         that ESM-2's weights hold (Rao et al. 2021).
 
         Raises: as `predict`; BioattnError for a model without one.
         """
-        from bioattn.models.language.scoring import contacts
-        from bioattn.models.language.tables import read_source
-
         with python_call():
             source, most = read_source(self, inputs, None)
             named = zip(source.samples.ids, source.items, strict=True)
@@ -267,7 +261,7 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
             raise BioattnError(f"{self.path}: {NO_OUTPUT}, so that it predicts no tokens")
 
 
-def _table(header: Sequence[str], rows: "Iterable[Sequence[Cell]]") -> "pd.DataFrame":
+def _table(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> "pd.DataFrame":
     import pandas as pd
 
     return pd.DataFrame(list(rows), columns=list(header))

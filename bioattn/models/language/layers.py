@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import is_parametrized, register_parametrization, remove_parametrizations
 
 from bioattn.errors import FormatError, SettingsError
 from bioattn.models.language.config import FineTuned, LanguageModelConfig, PredictedFrom, Shape, TargetKind
@@ -87,11 +86,7 @@ class Readout(nn.Module):
         self.shape = shape
         pooled = channels * max(1, len(fine_tuned.varying))
         self.layers = nn.ModuleList(
-            _layer(
-                channels if target.kind is TargetKind.TAGS else pooled,
-                fine_tuned.readout_channels,
-                target.width,
-            )
+            _layer(channels if target.kind is TargetKind.TAGS else pooled, fine_tuned, target.width)
             for target in fine_tuned.targets
         )
 
@@ -109,7 +104,9 @@ class Readout(nn.Module):
         In a decoder only the last token, `<eos>`, sees the whole sequence.
         """
         if self.fine_tuned.pool is PredictedFrom.MEAN:
-            return mean_of_words(hidden_BLC, tokens_BL)
+            is_word_BL = torch.from_numpy(is_word(tokens_BL.cpu().numpy()))
+            share_BL = is_word_BL.float() / is_word_BL.sum(-1, keepdim=True)
+            return torch.einsum("blc,bl->bc", hidden_BLC, share_BL.to(hidden_BLC.device))
         if self.fine_tuned.pool is PredictedFrom.VARYING:
             return hidden_BLC[:, list(self.fine_tuned.varying)].flatten(1)
         if self.shape is not Shape.DECODER:
@@ -118,8 +115,9 @@ class Readout(nn.Module):
         return hidden_BLC.gather(1, last_B11.expand(-1, 1, hidden_BLC.shape[-1]))[:, 0]
 
 
-def _layer(channels: int, hidden: int, width: int) -> nn.Module:
+def _layer(channels: int, fine_tuned: FineTuned, width: int) -> nn.Module:
     """From channels to the outputs of a target, which are 0 before training."""
+    hidden = fine_tuned.readout_channels
     output = nn.Linear(hidden or channels, width)
     nn.init.zeros_(output.weight)
     nn.init.zeros_(output.bias)
@@ -148,13 +146,6 @@ def is_word(tokens: NDArray[np.integer]) -> NDArray[np.bool_]:
     return ~np.isin(tokens, (PAD, CLS, EOS, MASK))
 
 
-def mean_of_words(channels_BLC: Tensor, tokens_BL: Tensor) -> Tensor:
-    """Mean over the words of each sequence, `<cls>`, `<eos>` and padding left out: (B, C)."""
-    is_word_BL = torch.from_numpy(is_word(tokens_BL.cpu().numpy()))
-    share_BL = is_word_BL.float() / is_word_BL.sum(-1, keepdim=True)
-    return torch.einsum("blc,bl->bc", channels_BLC, share_BL.to(channels_BLC.device))
-
-
 class LowRank(nn.Module):
     """Adds alpha / rank · `up` · `down` to a matrix; before training that is 0."""
 
@@ -170,20 +161,6 @@ class LowRank(nn.Module):
         return matrix_OI + self.scale * (self.up_OR @ self.down_RI)
 
 
-def add_adapters(model: nn.Module, rank: int, alpha: float) -> None:
-    """Put an adapter on every matrix of attention and feed-forward networks; all other weights no longer learn."""
-    model.requires_grad_(False)
-    for layer in _matrices(model):
-        register_parametrization(layer, "weight", LowRank(layer.weight, rank, alpha), unsafe=True)
-
-
-def merge_adapters(model: nn.Module) -> None:
-    """Add to the matrices what their adapters learned, and take the adapters away."""
-    for layer in _matrices(model):
-        if is_parametrized(layer, "weight"):
-            remove_parametrizations(layer, "weight")
-
-
 def base_digest(model: nn.Module) -> str:
     """SHA-256 over the weights beneath the adapters: all but theirs and those of the readout."""
     weights = {
@@ -192,14 +169,3 @@ def base_digest(model: nn.Module) -> str:
         if not name.startswith("readout.") and f"{ADDED}.0." not in name
     }
     return digest_of(weights)
-
-
-def _matrices(model: nn.Module) -> list[nn.Linear]:
-    stacks = [getattr(model, str(shape)) for shape in (Shape.ENCODER, Shape.DECODER)]
-    return [
-        layer
-        for stack in stacks
-        if stack is not None
-        for layer in stack.modules()
-        if isinstance(layer, nn.Linear)
-    ]

@@ -11,13 +11,14 @@ from functools import partial
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized, register_parametrization, remove_parametrizations
 
 from bioattn.attention.multi_head import KeysAndValues, MultiHeadAttention
 from bioattn.attention.position import AddedPositions, RelativePositions, sloping_bias
 from bioattn.attention.site import AttentionSite
 from bioattn.choices import PositionEncoding
 from bioattn.models.language.config import Activation, FineTuned, LanguageModelConfig, Norm, Output, Shape
-from bioattn.models.language.layers import PrecedingTokens, Readout, add_adapters, merge_adapters
+from bioattn.models.language.layers import LowRank, PrecedingTokens, Readout
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import MASK, PAD, SPECIAL, Vocabulary
 
@@ -71,12 +72,11 @@ class Block(nn.Module):
         self.normalise_self = _norm(config)
         rotary = config.positions is PositionEncoding.ROTARY
         self.self_attention = _attention(config, f"language.{stack}.{number}", own, own, rotary=rotary)
-        self.source_attention = (
-            _attention(config, f"language.source.{number}", TOKENS, SOURCE_TOKENS, rotary=False)
-            if source
-            else None
-        )
-        self.normalise_source = _norm(config) if source else None
+        self.source_attention = self.normalise_source = None
+        if source:
+            site = f"language.source.{number}"
+            self.source_attention = _attention(config, site, TOKENS, SOURCE_TOKENS, rotary=False)
+            self.normalise_source = _norm(config)
         self.normalise_hidden = _norm(config)
         self.widen = nn.Linear(channels, hidden)
         self.gate = nn.Linear(channels, hidden) if config.form.gated else None
@@ -104,16 +104,8 @@ class Block(nn.Module):
             row_B = torch.arange(len(place_B), device=place_B.device)
             query_BLC, tokens_BLC = given_BLC[row_B, place_B][:, None], tokens_BLC[row_B, place_B][:, None]
             bias = None if bias is None else bias[:, place_B].transpose(0, 1)[:, :, None]
-        added_BLC = self.self_attention(
-            query_BLC,
-            given_BLC,
-            given_BLC,
-            mask=mask,
-            bias=bias,
-            causal=self.causal,
-            cache=cache,
-            place_B=place_B,
-        )
+        chosen = {"mask": mask, "bias": bias, "causal": self.causal, "cache": cache, "place_B": place_B}
+        added_BLC = self.self_attention(query_BLC, given_BLC, given_BLC, **chosen)
         tokens_BLC = tokens_BLC + self.dropout(added_BLC)
         if self.post_norm:
             tokens_BLC = self.normalise_self(tokens_BLC)
@@ -153,32 +145,21 @@ class LanguageModel(nn.Module):
         self.preceding = PrecedingTokens(config, num_words) if config.ngram > 1 or config.period else None
         self.normalise_embedded = _norm(config) if form.embedding_norm else None
         self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
-        self.relative = nn.ModuleDict(
-            {
-                stack: RelativePositions(
-                    config.num_heads, form.buckets, form.farthest, causal=stack == "decoder"
-                )
-                for stack, there in (
-                    ("encoder", config.shape is not Shape.DECODER),
-                    ("decoder", config.shape is not Shape.ENCODER),
-                )
-                if there and form.buckets
-            }
-        )
-        self.encoder = (
-            nn.ModuleList(Block(config, "encoder", number) for number in range(config.layers))
-            if config.shape is not Shape.DECODER
-            else None
-        )
-        self.normalise_encoded = _norm(config) if both else None
-        self.decoder = (
-            nn.ModuleList(
-                Block(config, "decoder", number, source=both)
-                for number in range(form.decoder_layers or config.layers)
+        stacks = ["encoder", "decoder"] if both else [str(config.shape)]
+        self.relative = nn.ModuleDict()
+        for stack in stacks if form.buckets else ():
+            causal = stack == "decoder"
+            self.relative[stack] = RelativePositions(
+                config.num_heads, form.buckets, form.farthest, causal=causal
             )
-            if config.shape is not Shape.ENCODER
-            else None
-        )
+        self.encoder = self.decoder = None
+        if "encoder" in stacks:
+            blocks = (Block(config, "encoder", number) for number in range(config.layers))
+            self.encoder = nn.ModuleList(blocks)
+        self.normalise_encoded = _norm(config) if both else None
+        if "decoder" in stacks:
+            numbers = range(form.decoder_layers or config.layers)
+            self.decoder = nn.ModuleList(Block(config, "decoder", n, source=both) for n in numbers)
         self.normalise = nn.Identity() if form.post_norm else _norm(config)
         dense = form.output is Output.DENSE
         self.output_dense = nn.Linear(config.channels, config.channels) if dense else None
@@ -198,12 +179,20 @@ class LanguageModel(nn.Module):
             self.fine_tune(fine_tuned)
 
     def fine_tune(self, fine_tuned: FineTuned | None) -> None:
-        """Take adapters and readout of an earlier fine-tuning away, and add new ones."""
-        merge_adapters(self)
+        """Merge the adapters of an earlier fine-tuning into their matrices, take its readout away, and add new
+        ones. Of a model with adapters all other weights no longer learn."""
+        stacks = [stack for stack in (self.encoder, self.decoder) if stack is not None]
+        matrices = [each for stack in stacks for each in stack.modules() if isinstance(each, nn.Linear)]
+        for layer in matrices:
+            if is_parametrized(layer, "weight"):
+                remove_parametrizations(layer, "weight")
         self.readout = None
         if fine_tuned is not None:
             if fine_tuned.lora:
-                add_adapters(self, fine_tuned.lora, fine_tuned.alpha)
+                self.requires_grad_(False)
+                for layer in matrices:
+                    added = LowRank(layer.weight, fine_tuned.lora, fine_tuned.alpha)
+                    register_parametrization(layer, "weight", added, unsafe=True)
             self.readout = Readout(self.config.channels, self.config.shape, fine_tuned).to(self.bias_V.device)
 
     def predictions(self, tokens_BL: Tensor) -> list[Tensor]:

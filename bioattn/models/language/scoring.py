@@ -7,7 +7,7 @@ S sites, H heads, Q queries, R residues.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -27,7 +27,6 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import TableReader, open_table
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.models.language.config import Pool, Score, Shape
-from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.layers import is_word
 from bioattn.models.language.published_reading import Part
 from bioattn.models.language.source import TokenSource, Window, windows
@@ -37,6 +36,8 @@ from bioattn.store.training_record import TRAINING_RECORD
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from bioattn.models.language.folder import LoadedLanguageModel
 
 TOKENS_AT_ONCE = {"cpu": 1 << 11}
 """Tokens of a forward pass by type of device: what the caches of a core hold."""
@@ -85,7 +86,7 @@ class _Part(NamedTuple):
         return places[is_word(self.window.tokens[places])]
 
 
-def layer_numbers(layers: Sequence[int], loaded: LoadedLanguageModel) -> tuple[int, ...]:
+def layer_numbers(layers: Sequence[int], loaded: "LoadedLanguageModel") -> tuple[int, ...]:
     """Numbers of layers from 0, negative ones counted from the last. Raises: SettingsError for one that is not
     there."""
     most = loaded.config.layers
@@ -100,7 +101,7 @@ def layer_numbers(layers: Sequence[int], loaded: LoadedLanguageModel) -> tuple[i
 
 @torch.inference_mode()
 def outputs(
-    loaded: LoadedLanguageModel,
+    loaded: "LoadedLanguageModel",
     sequences: Sequence[Tokens],
     wanted: Wanted,
     most: int | None = None,
@@ -148,11 +149,17 @@ def outputs(
         for each in batches(loaded, copies, lambda copy: len(copy[0].window.tokens), times=2):
             found.restore(each)
             advance(len(each))
-    return found.all()
+    embeddings: Iterable[NDArray[np.float32] | None] = [None] * len(sequences)
+    if found.layers and wanted.pool is None:
+        embeddings = (np.concatenate([each for _, each in sorted(own.items())]) for own in found.words)
+    elif found.layers:
+        embeddings = (each / max(1, size) for each, size in zip(found.pooled, found.pooled_of, strict=True))
+    likely = [None] * len(sequences) if wanted.score is Score.NONE else found.likely
+    return list(map(Output, embeddings, likely))
 
 
 def batches(
-    loaded: LoadedLanguageModel, items: Sequence[Item], length: Callable[[Item], int], times: int = 1
+    loaded: "LoadedLanguageModel", items: Sequence[Item], length: Callable[[Item], int], times: int = 1
 ) -> Iterator[list[Item]]:
     """Items of about one length, the longest first, so many that a pass has room for them. length: in tokens."""
     most = times * TOKENS_AT_ONCE.get(loaded.device.type, TOKENS_ELSEWHERE)
@@ -168,7 +175,7 @@ def batches(
 class _Found:
     """What is known of sequences so far."""
 
-    def __init__(self, loaded: LoadedLanguageModel, sequences: Sequence[Tokens], wanted: Wanted) -> None:
+    def __init__(self, loaded: "LoadedLanguageModel", sequences: Sequence[Tokens], wanted: Wanted) -> None:
         self.loaded, self.model, self.device = loaded, loaded.model, loaded.device
         self.wanted, self.layers = wanted, layer_numbers(wanted.layers, loaded)
         self.likely = [np.full(len(tokens), np.nan) for tokens in sequences]
@@ -178,18 +185,6 @@ class _Found:
         """Of how many tokens."""
         self.words: list[dict[int, NDArray[np.float32]]] = [{} for _ in sequences]
         """Channels (N, K, C) by the first word of a window."""
-
-    def all(self) -> list[Output]:
-        found = []
-        scored = self.wanted.score is not Score.NONE
-        for number, likely in enumerate(self.likely):
-            embedding = None
-            if self.layers and self.wanted.pool is None:
-                embedding = np.concatenate([values for _, values in sorted(self.words[number].items())])
-            elif self.layers:
-                embedding = self.pooled[number] / max(1, self.pooled_of[number])
-            found.append(Output(embedding, likely if scored else None))
-        return found
 
     def read(self, batch: Sequence[_Part], *, score: bool) -> None:
         """Read windows; score: also say how likely their words are."""
@@ -245,27 +240,23 @@ class _Found:
 
     def _score(self, batch: Sequence[_Part], tokens_BL: Tensor, hidden_BLC: Tensor, before: int) -> None:
         """before: by how many places the channels that predict a token lie before it."""
-        encoder = self.model.config.shape is Shape.ENCODER
         first = int(self.loaded.vocabulary.begins or before)
-        places = [
-            part.words if encoder else np.arange(len(part.window.tokens))[part.window.kept] for part in batch
-        ]
+        places = [np.arange(len(part.window.tokens))[part.window.kept] for part in batch]
+        if self.model.config.shape is Shape.ENCODER:
+            places = [part.words for part in batch]
         places = [each[each >= first] for each in places]
         row_N, place_N = self._index(places)
-        likely_N = self._likely(
-            hidden_BLC[row_N, place_N - before], place_N - before, tokens_BL[row_N, place_N]
-        )
-        for part, own, likely in zip(
-            batch, places, np.split(likely_N, np.cumsum([len(each) for each in places])[:-1]), strict=True
-        ):
+        hidden_NC = hidden_BLC[row_N, place_N - before]
+        likely_N = self._likely(hidden_NC, place_N - before, tokens_BL[row_N, place_N])
+        ends = np.cumsum([len(each) for each in places])
+        for part, own, likely in zip(batch, places, np.split(likely_N, ends[:-1]), strict=True):
             self.likely[part.number][part.window.first + own] = likely
 
     def _index(self, places: Sequence[NDArray[np.intp]]) -> tuple[Tensor, Tensor]:
         """Rows and places of the tokens of a batch."""
         rows = np.repeat(np.arange(len(places)), [len(each) for each in places])
-        return torch.from_numpy(rows).to(self.device), torch.from_numpy(np.concatenate(places)).to(
-            self.device
-        )
+        row_N, place_N = (torch.from_numpy(each).to(self.device) for each in (rows, np.concatenate(places)))
+        return row_N, place_N
 
     def _likely(self, hidden_NC: Tensor, place_N: Tensor, wanted_N: Tensor) -> NDArray[np.float64]:
         """ln of the probabilities of tokens; of a gap NaN. place_N: positions that the channels are of."""
@@ -276,13 +267,11 @@ class _Found:
         likely_NV = logits_NV.log_softmax(-1)
         if gap is not None:
             likely_NV[:, gap] = torch.nan
-        found: NDArray[np.float64] = (
-            likely_NV.gather(-1, wanted_N[:, None]).squeeze(-1).double().cpu().numpy()
-        )
-        return found
+        likely_N: NDArray[np.float64] = likely_NV.gather(-1, wanted_N[:, None])[:, 0].double().cpu().numpy()
+        return likely_N
 
 
-def total(loaded: LoadedLanguageModel, tokens: Tokens, likely: NDArray[np.float64]) -> tuple[int, float]:
+def total(loaded: "LoadedLanguageModel", tokens: Tokens, likely: NDArray[np.float64]) -> tuple[int, float]:
     """The words of a sequence that were predicted, and the sum of ln of their probabilities.
 
     `<eos>`, gaps and unknown words do not count: training never asks for them. likely: of `outputs`.
@@ -332,7 +321,7 @@ class _ContactLogits:
 
 
 @torch.inference_mode()
-def contacts(loaded: LoadedLanguageModel, tokens: Tokens, name: str, most: int) -> NDArray[np.float32]:
+def contacts(loaded: "LoadedLanguageModel", tokens: Tokens, name: str, most: int) -> NDArray[np.float32]:
     """Probabilities (R, R) that residues touch, by the regression of a model's checkpoint (ESM-2).
 
     name: of the protein, for messages. Raises: BioattnError for a model without one, or a longer protein.
@@ -403,33 +392,27 @@ def read_variants(
         name = cells[table.header.index(SEQUENCE)] if named else only
         if name not in sequences:
             raise not_there(f"{path}:{line}: sequence", name, "the FASTA", "sequence", sequences)
-        substitutions = list(_substitutions(f"{path}:{line}", cells[mutant], name, sequences[name]))
-        letters = dict(substitutions)
-        if len(letters) < len(substitutions):
-            raise FormatError(f"{path}:{line}: the mutant {cells[mutant]!r} names a position twice")
-        variants.append(Variant(name, cells[mutant], letters, f"{path}:{line}"))
+        where, text, sequence, letters = f"{path}:{line}", cells[mutant], sequences[name], dict[int, str]()
+        for part in re.split(r"[:,]", text):
+            match = _SUBSTITUTION.fullmatch(part.strip())
+            if match is None:
+                raise FormatError(
+                    f"{where}: the mutant {text!r}; write old letter, position and new letter: H24C"
+                )
+            place = int(match[2]) - 1
+            if not 0 <= place < len(sequence):
+                raise FormatError(f"{where}: {part}: {name} has {len(sequence):,} letters")
+            if (there := sequence[place].upper()) != match[1].upper():
+                raise FormatError(f"{where}: {part}: position {place + 1} of {name} (from 1) is {there}")
+            if place in letters:
+                raise FormatError(f"{where}: the mutant {text!r} names a position twice")
+            letters[place] = match[3].upper()
+        variants.append(Variant(name, text, letters, where))
     return variants
 
 
-def _substitutions(where: str, text: str, name: str, sequence: str) -> Iterator[tuple[int, str]]:
-    for part in re.split(r"[:,]", text):
-        match = _SUBSTITUTION.fullmatch(part.strip())
-        if match is None:
-            raise FormatError(
-                f"{where}: the mutant {text!r}; write old letter, position and new letter: H24C"
-            )
-        old, position, new = match[1].upper(), int(match[2]), match[3].upper()
-        if not 1 <= position <= len(sequence):
-            raise FormatError(f"{where}: {part}: {name} has {len(sequence):,} letters")
-        if sequence[position - 1].upper() != old:
-            raise FormatError(
-                f"{where}: {part}: position {position} of {name} (from 1) is {sequence[position - 1].upper()}"
-            )
-        yield position - 1, new
-
-
 def variant_scores(
-    loaded: LoadedLanguageModel,
+    loaded: "LoadedLanguageModel",
     source: TokenSource,
     sequences: Mapping[str, str],
     variants: list[Variant],
@@ -466,7 +449,8 @@ def variant_scores(
     for variant in variants:
         old = tokens_of[variant.sequence].astype(np.int64)
         new = _mutated(loaded.vocabulary, old, sequences[variant.sequence], variant, is_encoder=is_encoder)
-        if _differ_in_unknown_words(old, new):
+        differ = (old != new) if len(old) == len(new) else slice(None)
+        if UNKNOWN in old[differ] or UNKNOWN in new[differ]:
             yield None
         elif is_encoder:
             old, new = _around(loaded, old, new, variant, most or loaded.config.context)
@@ -497,14 +481,8 @@ def _mutated(
     return new
 
 
-def _differ_in_unknown_words(old: NDArray[np.integer], new: NDArray[np.integer]) -> bool:
-    if len(old) == len(new):
-        old, new = old[old != new], new[old != new]
-    return UNKNOWN in old or UNKNOWN in new
-
-
 def _around(
-    loaded: LoadedLanguageModel, old: NDArray[np.int64], new: NDArray[np.int64], variant: Variant, most: int
+    loaded: "LoadedLanguageModel", old: NDArray[np.int64], new: NDArray[np.int64], variant: Variant, most: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Of sequences of more than `most` tokens the window with all substitutions in its middle."""
     places = np.flatnonzero(old != new)

@@ -16,8 +16,7 @@ from torch import Tensor
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.models.language.config import Output, Score, Shape, Target, TargetKind
-from bioattn.models.language.folder import NO_OUTPUT, LoadedLanguageModel
-from bioattn.models.language.layers import Readout, is_word, require_length
+from bioattn.models.language.layers import is_word, require_length
 from bioattn.models.language.published_reading import Part
 from bioattn.models.language.scoring import (
     Tokens,
@@ -39,8 +38,11 @@ from bioattn.text import counted, listed
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bioattn.models.language.folder import LoadedLanguageModel
+
 LOGGER = logging.getLogger("bioattn")
 
+NO_OUTPUT = "was published without an output layer"
 LIKELIHOODS = ("id", "words", "log_likelihood", "bits_per_word", "perplexity")
 VARIANTS = ("sequence", "mutant", "score")
 SEQUENCES_AT_ONCE, BYTES_AT_ONCE = 512, 1 << 28
@@ -49,17 +51,7 @@ Cell = str | int | float | None
 """Of a table; None where there is no value."""
 
 
-def prediction_header(readout: Readout) -> list[str]:
-    """The columns behind `id`: one for each target, and behind it `target.class` for each class of sequences."""
-    names = []
-    for target in readout.fine_tuned.targets:
-        names.append(target.name)
-        if target.kind is TargetKind.CLASS:
-            names += [f"{target.name}.{each}" for each in target.classes]
-    return names
-
-
-def predictions(loaded: LoadedLanguageModel, sequences: Sequence[Tokens]) -> list[list[Cell]]:
+def predictions(loaded: "LoadedLanguageModel", sequences: Sequence[Tokens]) -> list[list[Cell]]:
     """Of each sequence numbers, the likeliest class and the probability of each class, and the likeliest tag of
     each token."""
     assert loaded.model.readout is not None
@@ -91,7 +83,7 @@ def _cells(target: Target, given: Tensor) -> list[Cell]:
     return [target.classes[int(values.argmax())], *shares.tolist()]
 
 
-def read_source(loaded: LoadedLanguageModel, inputs: Any, window: int | None) -> tuple[TokenSource, int]:
+def read_source(loaded: "LoadedLanguageModel", inputs: Any, window: int | None) -> tuple[TokenSource, int]:
     """Sequences as tokens, and how many tokens are read at once."""
     most = tokens_at_once(loaded.config, window)
     readout = loaded.model.readout
@@ -109,7 +101,7 @@ def read_source(loaded: LoadedLanguageModel, inputs: Any, window: int | None) ->
     return source, most
 
 
-def require_likelihoods(loaded: LoadedLanguageModel) -> None:
+def require_likelihoods(loaded: "LoadedLanguageModel") -> None:
     """Raises: SettingsError for a fine-tuned model; FormatError for a broken output layer."""
     loaded.require(Part.OUTPUT)
     if loaded.model.readout is not None:
@@ -131,21 +123,27 @@ class Results(NamedTuple):
     """(R, R) of each, where they are asked for."""
 
 
-def table_header(loaded: LoadedLanguageModel, score: Score) -> list[str]:
-    """Names of the columns: predictions of a fine-tuned model, else likelihoods; without a score neither.
+def table_header(loaded: "LoadedLanguageModel", score: Score) -> list[str]:
+    """Names of the columns: predictions of a fine-tuned model (one for each target, and behind it `target.class`
+    for each class of sequences), else likelihoods; without a score neither.
 
     Raises: FormatError for a broken output layer that is needed.
     """
-    if score is not Score.NONE:
-        loaded.require(Part.OUTPUT)
-    if score is not Score.NONE and loaded.model.readout is not None:
-        return ["id", *prediction_header(loaded.model.readout)]
-    none = score is Score.NONE or loaded.config.form.output is Output.NONE
-    return ["id", "words"] if none else list(LIKELIHOODS)
+    if score is Score.NONE:
+        return ["id", "words"]
+    loaded.require(Part.OUTPUT)
+    if loaded.model.readout is None:
+        return ["id", "words"] if loaded.config.form.output is Output.NONE else list(LIKELIHOODS)
+    names = ["id"]
+    for target in loaded.model.readout.fine_tuned.targets:
+        names.append(target.name)
+        if target.kind is TargetKind.CLASS:
+            names += [f"{target.name}.{each}" for each in target.classes]
+    return names
 
 
 def results(
-    loaded: LoadedLanguageModel, source: TokenSource, wanted: Wanted, most: int, progress: Progress = SILENT
+    loaded: "LoadedLanguageModel", source: TokenSource, wanted: Wanted, most: int, progress: Progress = SILENT
 ) -> Iterator[Results]:
     """What is wanted of all sequences, in their order, a few hundred at a time. Raises: as `outputs`."""
     header = table_header(loaded, wanted.score)
@@ -174,7 +172,10 @@ def results(
                 with finite_results(f"sequence {name!r}", loaded.path):
                     require_finite(output.embedding, "embeddings", half)
             if scores and output.likely is not None:
-                row += _likelihood(*total(loaded, tokens, output.likely))
+                words, log_likelihood = total(loaded, tokens, output.likely)
+                nats = -log_likelihood / max(1, words)
+                cells = [log_likelihood, nats / math.log(2), math.exp(min(nats, 700.0))]
+                row += [words, *(cells if words else [None] * 3)]
             elif not predicts:
                 row.append(int(np.count_nonzero(is_word(tokens))))
             row.insert(0, name)
@@ -190,7 +191,7 @@ def results(
 
 
 def variant_table(
-    loaded: LoadedLanguageModel,
+    loaded: "LoadedLanguageModel",
     inputs: Any,
     source: TokenSource,
     most: int,
@@ -211,7 +212,9 @@ def variant_table(
     return list(VARIANTS), ([each.sequence, each.mutant, value] for each, value in rows), len(mutants)
 
 
-def warn_of_missing(loaded: LoadedLanguageModel, source: object, names: Sequence[str], score: Score) -> None:
+def warn_of_missing(
+    loaded: "LoadedLanguageModel", source: object, names: Sequence[str], score: Score
+) -> None:
     """Warn of rows without likelihoods. source: of the sequences or variants `names`, which had no words."""
     if names:
         LOGGER.warning(
@@ -220,10 +223,3 @@ def warn_of_missing(loaded: LoadedLanguageModel, source: object, names: Sequence
         )
     if loaded.config.form.output is Output.NONE and score is not Score.NONE:
         LOGGER.warning(f"{loaded.path}: {NO_OUTPUT}; the table has no likelihoods")
-
-
-def _likelihood(words: int, log_likelihood: float) -> list[Cell]:
-    if not words:
-        return [0, None, None, None]
-    nats = -log_likelihood / words
-    return [words, log_likelihood, nats / math.log(2), math.exp(min(nats, 700.0))]

@@ -177,8 +177,10 @@ def wanted_of(
         raise BioattnError(f"{table.path}: column {column!r} has no value for a training sequence")
     digits = all(cells[place].isdigit() and len(cells[place]) == lengths[place] for place in known)
     may_be_tags = len(numbers) < len(known) or digits
-    if may_be_tags and (tags := _tags(cells, known, lengths, where)) is not None:
-        return _checked(table, column, _tagged(column, tags, places), training)
+    fitting = [place for place in known if len(cells[place]) == lengths[place]]
+    longest = max((lengths[place] for place in fitting), default=0)
+    if may_be_tags and 2 * len(fitting) > len(known) and longest > 1:
+        return _checked(table, column, _tags(column, cells, known, places, where), training)
     if 0 < len(numbers) < len(known):
         first = next(place for place in known if not is_number(cells[place]))
         raise FormatError(
@@ -186,13 +188,13 @@ def wanted_of(
             "or words for all classes"
         )
     with_commas = all(has_comma(cells[place]) for place in known)  # refused, and no class for each number
-    if with_commas or (numbers and {cells[place] for place in known} != BINARY):
+    counts = Counter(cells[place] for place in known)
+    if with_commas or (numbers and counts.keys() != BINARY):
         values = parse_numbers(["" if is_missing(cell) else cell for cell in cells], where)
         own = values[training & ~np.isnan(values)]
         mean, sd = float(own.mean()), float(own.std())
         target = Target(name=column, kind=TargetKind.NUMBER, mean=mean, sd=sd or 1.0)
         return _checked(table, column, Wanted(target, ((values - mean) / target.sd).tolist()), training)
-    counts = Counter(cells[place] for place in known)
     alone = next((place for place in known if counts[cells[place]] == 1), None)
     if alone is not None:
         raise FormatError(
@@ -207,30 +209,24 @@ def wanted_of(
 
 
 def _tags(
-    cells: Sequence[str], known: Sequence[int], lengths: Sequence[int], where: Callable[[int], str]
-) -> list[str] | None:
-    """The tags of each row, empty where there are none; None where the column holds something else."""
-    fitting = [place for place in known if len(cells[place]) == lengths[place]]
-    if 2 * len(fitting) <= len(known) or max(lengths[place] for place in fitting) == 1:
-        return None
-    for place in known:
-        if len(cells[place]) != lengths[place]:
-            raise FormatError(
-                f"{where(place)}: {len(cells[place]):,} tags for a sequence of {lengths[place]:,} tokens; write "
-                f"one letter for each ({UNTAGGED} where it is not known)"
-            )
-    chosen = set(known)
-    return [cell if place in chosen else "" for place, cell in enumerate(cells)]
-
-
-def _tagged(column: str, tags: Sequence[str], places: Sequence[NDArray[np.bool_]]) -> Wanted:
-    letters = tuple(sorted(set("".join(tags)) - {UNTAGGED}))
+    column: str,
+    cells: Sequence[str],
+    known: Sequence[int],
+    places: Sequence[NDArray[np.bool_]],
+    where: Callable[[int], str],
+) -> Wanted:
+    """A letter of each token. known: rows that have any."""
+    letters = tuple(sorted(set().union(*(cells[row] for row in known)) - {UNTAGGED}))
     code = {letter: number for number, letter in enumerate(letters)} | {UNTAGGED: IGNORED}
-    values = []
-    for each, words in zip(tags, places, strict=True):
-        row = np.full(len(words), IGNORED)
-        row[words] = [code[letter] for letter in each] if each else IGNORED
-        values.append(row)
+    values = [np.full(len(words), IGNORED) for words in places]
+    for row in known:
+        tags, words = cells[row], np.flatnonzero(places[row])
+        if len(tags) != len(words):
+            raise FormatError(
+                f"{where(row)}: {len(tags):,} tags for a sequence of {len(words):,} tokens; write one letter for "
+                f"each ({UNTAGGED} where it is not known)"
+            )
+        values[row][words] = [code[letter] for letter in tags]
     return Wanted(Target(name=column, kind=TargetKind.TAGS, classes=letters), values)
 
 
