@@ -1,9 +1,8 @@
 """`bioattn generate promoters`: designs in batches, streamed to FASTA, resumable and in shards."""
 
-from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from bioattn.attention.capture import capture, sites_of
 from bioattn.attention.site import Axis
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.fasta import FastaRecord, format_record, read_fasta
+from bioattn.formats.fasta import format_record, read_fasta
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.inputs import Source
@@ -45,28 +44,38 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
         raise SettingsError("--classifier: guides towards treatments; name some with --treatment or --not")
     shard = None if settings.shard is None else parse_shard(settings.shard)
     loaded = load_denoiser(settings.model, running.device(settings.device, settings.threads))
-    wanted = _wanted(settings, loaded, on, off)
-    classifier = (
-        {} if settings.classifier is None else {"classifier": sha256_of(settings.classifier / WEIGHTS)}
-    )
-    description = describe_request(
-        on,
-        off,
-        guidance=f"{settings.guidance:g}",
+    length = settings.length or loaded.config.length
+    wanted = Wanted(
+        levels=loaded.wanted_levels(on, off),
+        guidance=settings.guidance,
         steps=settings.steps,
-        seed=settings.seed,
-        model=loaded.sha256,
-        **classifier,
+        kept=_read_kept(settings.keep, settings.parts, length),
     )
+    asked = {"guidance": f"{settings.guidance:g}", "steps": settings.steps, "seed": settings.seed}
+    asked["model"] = loaded.sha256
+    if settings.classifier is not None:
+        guide = classifier_guide(settings.classifier, loaded.config.noise, on, off, length, loaded.device)
+        wanted = replace(wanted, guide=guide)
+        asked["classifier"] = sha256_of(settings.classifier / WEIGHTS)
+    description = describe_request(on, off, **asked)
     work, file = _work(settings, loaded, wanted, description)
     with ExitStack() as outputs:
-        fasta = cast(TextIO, outputs.enter_context(text_output(settings.output)))
+        fasta = outputs.enter_context(text_output(settings.output))
         trajectory = None
         if settings.trajectory is not None:
-            trajectory = cast(TextIO, outputs.enter_context(text_output(settings.trajectory)))
+            trajectory = outputs.enter_context(text_output(settings.trajectory))
+
+        def write(block: Block) -> None:
+            steps_BSL = block.arrays[DESIGNS]["values"]
+            for name, steps_SL in zip(block.samples.ids, steps_BSL, strict=True):
+                fasta.write(format_record(name, description, decode(steps_SL[-1])))
+                if trajectory is not None:
+                    for number, codes_L in enumerate(steps_SL, start=1):
+                        trajectory.write(format_record(f"{name}/{number}", "", decode(codes_L)))
+
         summary = run_work(
             work,
-            _DesignWriter(fasta, description, trajectory).write,
+            write,
             file,
             shard=shard,
             resume=settings.resume,
@@ -82,35 +91,6 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
     )
 
 
-def _wanted(
-    settings: PromoterGeneration, loaded: LoadedDenoiser, on: Sequence[str], off: Sequence[str]
-) -> Wanted:
-    levels = loaded.wanted_levels(on, off)
-    length = settings.length or loaded.config.length
-    kept = np.full(length, HIDDEN, np.uint8)
-    if settings.keep is not None and settings.parts is not None:
-        kept = _read_kept(settings.keep, settings.parts, length)
-    guide = None
-    if settings.classifier is not None:
-        guide = classifier_guide(settings.classifier, loaded.config.noise, on, off, length, loaded.device)
-    return Wanted(levels=levels, guidance=settings.guidance, steps=settings.steps, kept=kept, guide=guide)
-
-
-class _DesignWriter:
-    """Takes blocks of designs in order and writes them as FASTA, and their steps to another one."""
-
-    def __init__(self, file: TextIO, description: str, trajectory: TextIO | None) -> None:
-        self.file, self.description, self.trajectory = file, description, trajectory
-
-    def write(self, block: Block) -> None:
-        steps_BSL = block.arrays[DESIGNS]["values"]
-        for name, steps_SL in zip(block.samples.ids, steps_BSL, strict=True):
-            self.file.write(format_record(name, self.description, decode(steps_SL[-1])))
-            if self.trajectory is not None:
-                for number, codes_L in enumerate(steps_SL, start=1):
-                    self.trajectory.write(format_record(f"{name}/{number}", "", decode(codes_L)))
-
-
 def _work(
     settings: PromoterGeneration, loaded: LoadedDenoiser, wanted: Wanted, description: str
 ) -> tuple[Work, ResultFile | None]:
@@ -118,9 +98,8 @@ def _work(
     model = loaded.model.of_length(len(wanted.kept))
     known = sites_of(model)
     sites = choose_sites(known, ["*"], without="adagn alone") if settings.attention is not None else []
-    options = AttentionOptions()
     shown = wanted.steps_taken if settings.trajectory is not None else 1
-    receiver = BatchReceiver(options)
+    receiver = BatchReceiver(AttentionOptions())
 
     def compute(batch: Source) -> Block:
         rng = np.random.default_rng([settings.seed, batch.items[0]])
@@ -144,7 +123,8 @@ def _work(
         axes=(Axis(STEP, size=shown), Axis("position", size=len(wanted.kept))),
         arrays=(Array("values", "uint8", (STEP, "position"), "A C G T N as 0 to 4, after each step"),),
     )
-    groups = [site_layout(known[site], options, sizes={STEP: wanted.steps_taken}) for site in sites]
+    sizes = {STEP: wanted.steps_taken}
+    groups = [site_layout(known[site], AttentionOptions(), sizes=sizes) for site in sites]
     layout = FileLayout(
         inputs=DESIGNS,
         model_sha256=loaded.sha256,
@@ -169,13 +149,17 @@ def _work(
     )
 
 
-def _read_kept(fasta: Path, parts: Path, length: int) -> NDArray[np.uint8]:
-    """The bases that stay: those of the only record of `fasta` in the intervals of the BED file `parts`.
+def _read_kept(fasta: Path | None, parts: Path | None, length: int) -> NDArray[np.uint8]:
+    """The bases that stay: those of the only record of `fasta` in the intervals of the BED file `parts`; none
+    without these.
 
     Raises: FormatError for several records, another length, an interval outside or of another record, or an N in
     one; BioattnError when nothing stays or nothing is left to design.
     """
-    records: list[FastaRecord] = list(read_fasta(fasta))
+    kept = np.full(length, HIDDEN, np.uint8)
+    if fasta is None or parts is None:
+        return kept
+    records = list(read_fasta(fasta))
     if len(records) != 1:
         raise FormatError(
             f"{fasta}: holds {len(records):,} records; one promoter is needed, whose parts stay"
@@ -187,7 +171,6 @@ def _read_kept(fasta: Path, parts: Path, length: int) -> NDArray[np.uint8]:
             f"{fasta}: {record.name} has {len(codes):,} bases, designs have {length:,}; give --length or another "
             "promoter"
         )
-    kept = np.full(length, HIDDEN, np.uint8)
     for number, line in read_lines(parts):
         words = line.split()
         if not words or words[0] in ("track", "browser") or line.startswith("#"):

@@ -50,26 +50,8 @@ BATCH = 8
 """Promoters of a forward pass."""
 
 
-class MeanOfPasses:
-    """An `AttentionReceiver` between a model that sees all passes and one that is told of steps."""
-
-    def __init__(self, receiver: BatchReceiver) -> None:
-        self.receiver = receiver
-
-    def receive(
-        self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
-    ) -> None:
-        """weights: (B, P, H, Q, K), given on as (B, S, H, Q, K)."""
-        means = [
-            None if each is None else torch.stack([one.mean(1) for one in each.split(PASSES, 1)], 1)
-            for each in (weights, value_weighted)
-        ]
-        assert means[0] is not None
-        self.receiver.receive(site, means[0], means[1])
-
-
 class PromoterMaps:
-    """A model, and what is asked of it."""
+    """A model, and what is asked of it; an `AttentionReceiver` of its passes."""
 
     def __init__(
         self, loaded: LoadedDenoiser, treatments: list[int], names: list[str], options: AttentionOptions
@@ -88,6 +70,17 @@ class PromoterMaps:
         if config.noise is Noise.GAUSSIAN:  # at time 1 nothing of the promoter would be left
             self.time_P = torch.tensor([(step + 1) / (len(PASSES) + 1) for step, _ in pass_of_step])
 
+    def receive(
+        self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
+    ) -> None:
+        """weights: (B, P, H, Q, K), given on as (B, S, H, Q, K)."""
+
+        def means(each: Tensor) -> Tensor:
+            return torch.stack([of_step.mean(1) for of_step in each.split(PASSES, 1)], 1)
+
+        valued = None if value_weighted is None else means(value_weighted)
+        self.receiver.receive(site, means(weights), valued)
+
     def compute(self, batch: Promoters) -> Block:
         codes_BL = torch.from_numpy(batch.codes)
         if self.loaded.config.noise is Noise.MASKED:
@@ -99,7 +92,7 @@ class PromoterMaps:
         on = OFF + self.loaded.config.levels - 1
         with torch.inference_mode():
             if self.names:
-                with capture(self.names, MeanOfPasses(self.receiver), value_weighted=self.value_weighted):
+                with capture(self.names, self, value_weighted=self.value_weighted):
                     self._log_probabilities(bases, dict.fromkeys(self.treatments, on))
             effects = [self._effect(bases, treatment, on) for treatment in self.treatments]
         effect_BTSL = torch.stack(effects, 1).cpu().numpy()

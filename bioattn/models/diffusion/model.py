@@ -43,7 +43,7 @@ class Denoiser(nn.Module):
     def __init__(self, config: DiffusionModelConfig) -> None:
         super().__init__()
         self.config = config
-        widths = [config.channels * (2 + stage) // 2 // GROUPS * GROUPS for stage in range(config.stages)]
+        widths = [width_of(config, stage) for stage in range(config.stages)]
         hidden = 2 * config.channels
         treatments, states = len(config.treatments), config.levels + 1
         if config.noise is Noise.MASKED:
@@ -55,20 +55,18 @@ class Denoiser(nn.Module):
             nn.Linear(2 * FREQUENCIES, hidden), nn.SiLU(), nn.Linear(hidden, hidden)
         )
         self.rest_number = treatments * states
-        crosses = config.condition != Condition.ADAGN
         self.levels = _level_vectors(config, hidden, 0) if config.condition != Condition.CROSS else None
+        crosses = config.condition != Condition.ADAGN
         self.tokens = _level_vectors(config, config.channels, 1) if crosses else None
         self.register_buffer(
             "first_level", torch.from_numpy(np.arange(treatments) * states), persistent=False
         )
-
-        def stage(way: str, number: int, inputs: int) -> Stage:
-            site = _site(config, f"diffusion.{way}.{number}", number) if crosses else None
-            return Stage(config, inputs, widths[number], hidden, site)
-
-        below = range(1, config.stages)
-        self.down = nn.ModuleList([stage("down", n, widths[max(0, n - 1)]) for n in range(config.stages)])
-        self.up = nn.ModuleList([stage("up", n - 1, widths[n] + widths[n - 1]) for n in reversed(below)])
+        inputs = [widths[0], *widths[:-1]]
+        self.down = nn.ModuleList(Stage(config, own, hidden, n, "down") for n, own in enumerate(inputs))
+        self.up = nn.ModuleList(
+            Stage(config, widths[n] + widths[n - 1], hidden, n - 1, "up")
+            for n in range(config.stages - 1, 0, -1)
+        )
         self.normalise = nn.GroupNorm(GROUPS, widths[0])
         self.read = nn.Linear(widths[0], BASES)
 
@@ -154,19 +152,16 @@ class Stage(nn.Module):
     """Residual blocks at one resolution, then attention to the treatments."""
 
     def __init__(
-        self,
-        config: DiffusionModelConfig,
-        inputs: int,
-        channels: int,
-        context: int,
-        site: AttentionSite | None,
+        self, config: DiffusionModelConfig, inputs: int, context: int, number: int, way: str
     ) -> None:
+        """number: of the stage, from 0 at full resolution. way: down or up."""
         super().__init__()
+        channels = width_of(config, number)
         self.blocks = nn.ModuleList(
             [Block(config, channels if n else inputs, channels, context) for n in range(config.blocks)]
         )
         self.attention = None
-        if site is not None:
+        if config.condition != Condition.ADAGN:
             self.normalise = nn.GroupNorm(GROUPS, channels)
             self.attention = MultiHeadAttention(
                 query_channels=channels,
@@ -175,7 +170,7 @@ class Stage(nn.Module):
                 output_channels=channels,
                 num_heads=config.num_heads,
                 head_channels=config.head_channels,
-                site=site,
+                site=_site(config, f"diffusion.{way}.{number}", number),
                 first_gain=1.7,
             )
 
@@ -213,6 +208,10 @@ class Block(nn.Module):
         hidden = self.normalise_hidden(hidden) * (1 + scale) + shift
         outputs: Tensor = self.skip(inputs) + self.second(self.dropout(F.silu(hidden)))
         return outputs
+
+
+def width_of(config: DiffusionModelConfig, stage: int) -> int:
+    return config.channels * (2 + stage) // 2 // GROUPS * GROUPS
 
 
 def _level_vectors(config: DiffusionModelConfig, channels: int, rest: int) -> nn.Module:

@@ -75,12 +75,12 @@ class DiffusionTask(TokenTask):
     def prepare(self, progress: Progress) -> None:
         dataset = self.dataset
         levels_GT = levels_of(dataset.targets[:, dataset.treatments_in(TRAIN)], self.cuts)
-        flank = dataset.flank
-        inner = slice(flank, flank + dataset.length)
-        self.codes = {
-            side: dataset.codes[dataset.genes_in(side)][:, inner] for side in (VALIDATION, TEST)
-        } | {TRAIN: dataset.codes[dataset.genes_in(TRAIN)]}
-        self.levels = {side: levels_GT[dataset.genes_in(side)] for side in (TRAIN, VALIDATION, TEST)}
+        inner = slice(dataset.flank, dataset.flank + dataset.length)
+        self.codes, self.levels = {}, {}
+        for side in (TRAIN, VALIDATION, TEST):
+            genes = dataset.genes_in(side)
+            self.codes[side] = dataset.codes[genes] if side == TRAIN else dataset.codes[genes][:, inner]
+            self.levels[side] = levels_GT[genes]
         if not len(self.codes[TRAIN]):
             raise BioattnError(f"{self.settings.dataset}: has no promoter for training")
         self.validation = self._batches(VALIDATION, self.training.validation_promoters)
@@ -105,16 +105,10 @@ class DiffusionTask(TokenTask):
         own = shard.slice(size)
         set_seed(training.seed * 1_000_003 + step.number)
         if own.start < own.stop:
-            loss = self._nats(self.model, codes_BL, levels_BT, rng, own).sum() / size
+            logits_BL4, codes, weight_BL = self._logits(self.model, codes_BL, levels_BT, rng, own)
+            nats_BL = F.cross_entropy(logits_BL4.transpose(1, 2), codes, reduction="none", ignore_index=BASES)
+            loss = (nats_BL * weight_BL).sum(1).sum() / size
             yield PartLoss(loss, loss)
-
-    def _nats(
-        self, model: Denoiser, codes_BL: Codes, levels_BT: Levels, rng: np.random.Generator, own: slice
-    ) -> Tensor:
-        """-ln of the true base's probability, mean over the wanted bases of each of `own` promoters."""
-        logits_BL4, codes, noise = self._logits(model, codes_BL, levels_BT, rng, own)
-        nats_BL = F.cross_entropy(logits_BL4.transpose(1, 2), codes, reduction="none", ignore_index=BASES)
-        return (nats_BL * noise).sum(1)
 
     def _logits(
         self, model: Denoiser, codes_BL: Codes, levels_BT: Levels, rng: np.random.Generator, own: slice
@@ -157,17 +151,13 @@ class DiffusionTask(TokenTask):
         rows: list[Row] = []
         inner = self.codes[TRAIN][:, self.dataset.flank : self.dataset.flank + self.config.length]
         chains = [MarkovBackground.fitted(inner, order) for order in MARKOV_ORDERS]
+        masked = self.config.noise is Noise.MASKED
         for side in (VALIDATION, TEST):
-            batches = self._batches(side, EVALUATION_PROMOTERS)
-            if not batches:
-                continue
-            rows.append(self.model_row(side, batches))
-            if self.config.noise is Noise.MASKED:
+            if batches := self._batches(side, EVALUATION_PROMOTERS):
                 codes = self.codes[side][:EVALUATION_PROMOTERS]
-                rows += [_markov_row(each, SPLIT_NAMES[side], codes) for each in chains]
-        return Evaluation(
-            rows, "bases (upper bound)" if self.config.noise is Noise.MASKED else "noised bases"
-        )
+                rows.append(self.model_row(side, batches))
+                rows += [_markov_row(each, SPLIT_NAMES[side], codes) for each in chains if masked]
+        return Evaluation(rows, "bases (upper bound)" if masked else "noised bases")
 
     def record(self) -> dict[str, Any]:
         levels = zip(self.config.treatments, self.cuts.tolist(), strict=True)
