@@ -1,7 +1,6 @@
 """Tables of facts and questions, and both as the tensors that a memory network reads."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,22 +21,16 @@ UNKNOWN = -100
 """Of an answer or a fact that is not told."""
 
 
-@dataclass(slots=True)
-class Story:
-    names: list[str] = field(default_factory=list)
-    texts: list[list[str]] = field(default_factory=list)
-    """Words of each."""
-    wheres: list[str] = field(default_factory=list)
-    """File and line of each, for messages."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    name: str
-    story: str
+class Text(NamedTuple):
+    words: list[str]
     where: str
     """File and line, for messages."""
-    words: list[str]
+
+
+class Question(NamedTuple):
+    name: str
+    story: str
+    text: Text
     answer: str
     """Empty where it is not known."""
     true_facts: tuple[int, ...]
@@ -45,11 +38,11 @@ class Question:
     split: str
 
 
-@dataclass(frozen=True, slots=True)
-class Book:
+class Book(NamedTuple):
     facts: Path
     questions: Path
-    stories: dict[str, Story]
+    stories: dict[str, dict[str, Text]]
+    """By story, its facts by name."""
     asked: list[Question]
 
 
@@ -58,29 +51,25 @@ def read_book(facts: Path, questions: Path | None) -> Book:
     (question, text and, where they are known, story, answer, facts and split).
     """
     path = facts / "facts.tsv" if facts.is_dir() else facts
-    stories: dict[str, Story] = {}
-    for where, cells in _rows(path, ("fact", "text"), ("story",)):
-        story = stories.setdefault(cells["story"], Story())
-        if cells["fact"] in story.names:
+    stories: dict[str, dict[str, Text]] = {}
+    for text, cells in _rows(path, ("fact", "text"), ("story",)):
+        story = stories.setdefault(cells["story"], {})
+        if story.setdefault(cells["fact"], text) is not text:
             raise FormatError(
-                f"{where}: the fact {cells['fact']!r} comes twice in its story; give each one name"
+                f"{text.where}: the fact {cells['fact']!r} comes twice in its story; give each one name"
             )
-        story.names.append(cells["fact"])
-        story.texts.append(_words(cells["text"], where))
-        story.wheres.append(where)
     own = questions or path.with_name(QUESTIONS)
-    asked = []
-    names = set[str]()
-    for where, cells in _rows(own, ("question", "text"), ("story", "answer", "facts", "split")):
+    asked: dict[str, Question] = {}
+    for text, cells in _rows(own, ("question", "text"), ("story", "answer", "facts", "split")):
+        where, name = text.where, cells["question"]
         if cells["story"] not in stories:
             told = f"the story {cells['story']!r}" if cells["story"] else "this question"
             raise FormatError(
                 f"{where}: {path} holds no fact of {told}; its stories are {quoted(list(stories))}"
             )
-        if cells["question"] in names:
-            raise FormatError(f"{where}: the question {cells['question']!r} comes twice; give each one name")
-        names.add(cells["question"])
-        known = stories[cells["story"]].names
+        if name in asked:
+            raise FormatError(f"{where}: the question {name!r} comes twice; give each one name")
+        known = list(stories[cells["story"]])
         true_facts = [each for each in cells["facts"].split(",") if each]
         for each in true_facts:
             if each not in known:
@@ -89,42 +78,28 @@ def read_book(facts: Path, questions: Path | None) -> Book:
                 )
         if cells["split"] not in ("", *SPLIT_NAMES):
             raise FormatError(f"{where}: split is {cells['split']!r}; give one of {', '.join(SPLIT_NAMES)}")
-        asked.append(
-            Question(
-                name=cells["question"],
-                story=cells["story"],
-                where=where,
-                words=_words(cells["text"], where),
-                answer=cells["answer"],
-                true_facts=tuple(known.index(each) for each in true_facts),
-                split=cells["split"],
-            )
-        )
-    return Book(path, own, stories, asked)
+        places = tuple(known.index(each) for each in true_facts)
+        asked[name] = Question(name, cells["story"], text, cells["answer"], places, cells["split"])
+    return Book(path, own, stories, list(asked.values()))
 
 
-def _rows(path: Path, needed: Sequence[str], more: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
-    """File and line, and the cells of named columns; those of `more` may be lacking.
+def _rows(path: Path, needed: Sequence[str], more: Sequence[str]) -> Iterator[tuple[Text, dict[str, str]]]:
+    """Texts, and the cells of named columns; those of `more` may be lacking.
 
     The first needed column names what a row holds.
     """
     table = open_table(path)
     places = {name: table.column(name, "a needed column") for name in needed}
     places |= {name: table.header.index(name) for name in more if name in table.header}
-    empty = dict.fromkeys(more, "")
-    rows = [
-        (f"{path}:{line}", empty | {name: cells[place] for name, place in places.items()})
-        for line, cells in table.rows()
-    ]
-    if not rows:
+    line = 0
+    for line, row in table.rows():
+        cells = dict.fromkeys(more, "") | {name: row[place] for name, place in places.items()}
+        text = Text(cells["text"].split(), f"{path}:{line}")
+        if not text.words:
+            raise FormatError(f"{text.where}: the text is empty; give words, separated by blanks")
+        yield text, cells
+    if not line:
         raise FormatError(f"{path}: holds no {needed[0]}")
-    return rows
-
-
-def _words(text: str, where: str) -> list[str]:
-    if not text.split():
-        raise FormatError(f"{where}: the text is empty; give words, separated by blanks")
-    return text.split()
 
 
 class Batch(NamedTuple):
@@ -147,19 +122,19 @@ class Reader:
     def __init__(self, config: MemoryModelConfig, book: Book) -> None:
         self._config = config
         self._number = {word: place for place, word in enumerate(config.words, start=1)}
-        self._facts = {}
-        for name, story in book.stories.items():
-            texts = zip(story.texts, story.wheres, strict=True)
-            self._facts[name] = torch.stack([self._read(words, where) for words, where in texts])
+        self._facts = {
+            name: torch.stack([self._read(*text) for text in story.values()])
+            for name, story in book.stories.items()
+        }
         answers = {"": UNKNOWN} | {word: place for place, word in enumerate(config.answers)}
         for each in book.asked:
             if each.answer not in answers:
                 raise FormatError(
-                    f"{each.where}: the answer {each.answer!r} is that of no training question, so the model "
+                    f"{each.text.where}: the answer {each.answer!r} is that of no training question, so the model "
                     "cannot give it; leave the question out, or train with it"
                 )
         self._answers = answers
-        self._questions = {each.name: self._read(each.words, each.where) for each in book.asked}
+        self._questions = {each.name: self._read(*each.text) for each in book.asked}
 
     def _read(self, words: Sequence[str], where: str) -> Tensor:
         """(places,), padded with `PAD`."""

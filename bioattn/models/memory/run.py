@@ -1,6 +1,6 @@
 """A memory network that is ready to run, and `run memory`: answers as a table, and what each hop read as HDF5."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.inference.inputs import python_call
 from bioattn.io.files import text_output
-from bioattn.models.memory.facts import Book, Question, Reader, read_book
+from bioattn.models.memory.facts import Book, Reader, read_book
 from bioattn.models.memory.family import MemoryModelConfig, MemoryRun
 from bioattn.models.memory.model import FACTS, SITE, MemoryNetwork
 from bioattn.models.model_folder import LoadedModel
@@ -88,7 +88,7 @@ def columns_of(loaded: LoadedMemory) -> list[str]:
 
 def layout_of(loaded: LoadedMemory, book: Book) -> FileLayout:
     """The layout of what each hop reads."""
-    lengths = [{FACTS: len(book.stories[question.story].names)} for question in book.asked]
+    lengths = [{FACTS: len(book.stories[question.story])} for question in book.asked]
     return FileLayout(
         inputs="questions",
         model_sha256=loaded.sha256,
@@ -116,16 +116,13 @@ def answered(loaded: LoadedMemory, book: Book) -> Iterator[tuple[list[list[str |
             cells: list[str | float] = [each.name, each.story, answers[best], float(share_A[best])]
             for weight_F in weights_KF:
                 top = int(weight_F.argmax())
-                cells += [book.stories[each.story].names[top], float(weight_F[top])]
+                cells += [list(book.stories[each.story])[top], float(weight_F[top])]
             right = "yes" if each.answer == answers[best] else "no"
             rows.append([*cells, right if each.answer else ""])
-        yield rows, Block(_samples(book, asked), arrays)
-
-
-def _samples(book: Book, asked: Sequence[Question]) -> Samples:
-    texts = [[" ".join(words) for words in book.stories[each.story].texts] for each in asked]
-    numbers = np.array([len(each) for each in texts], dtype=np.int32)
-    return Samples({"id": [each.name for each in asked], FACTS: numbers}, {TEXTS: texts})
+        texts = [[" ".join(text.words) for text in book.stories[each.story].values()] for each in asked]
+        numbers = np.array([len(each) for each in texts], dtype=np.int32)
+        samples = Samples({"id": [each.name for each in asked], FACTS: numbers}, {TEXTS: texts})
+        yield rows, Block(samples, arrays)
 
 
 def run_memory(settings: MemoryRun, running: Running) -> RunReport:

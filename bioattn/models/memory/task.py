@@ -46,9 +46,10 @@ class MemoryTask(TokenTask):
         answers = {each.answer for each in train}
         for each in self.book.asked:
             if not each.answer:
-                raise FormatError(f"{each.where}: has no answer; training needs one for every question")
+                raise FormatError(f"{each.text.where}: has no answer; training needs one for every question")
         stories = [self.book.stories[name] for name in {each.story for each in train}]
-        texts = [text for story in stories for text in story.texts] + [each.words for each in train]
+        texts = [text.words for story in stories for text in story.values()]
+        texts += [each.text.words for each in train]
         chosen = {
             "words": sorted({word for text in texts for word in text} | answers),
             "answers": sorted(answers),
@@ -59,7 +60,7 @@ class MemoryTask(TokenTask):
         for each in self.book.asked if self.supervised else ():
             if each.true_facts and len(each.true_facts) != self.config.hops:
                 raise FormatError(
-                    f"{each.where}: names {counted(len(each.true_facts), 'fact')}, the model makes "
+                    f"{each.text.where}: names {counted(len(each.true_facts), 'fact')}, the model makes "
                     f"{counted(self.config.hops, 'hop')}; "
                     f"give --hops {len(each.true_facts)}, or hop_weight = 0 to learn from answers alone"
                 )
@@ -67,13 +68,11 @@ class MemoryTask(TokenTask):
 
     def prepare(self, progress: Progress) -> None:
         self.reader = Reader(self.config, self.book)
-        self.batches = {
-            side: [
-                self.reader.batch(self.sides[side][first : first + BATCH])
-                for first in range(0, len(self.sides[side]), BATCH)
-            ]
-            for side in (VALIDATION, TEST)
-        }
+        self.batches = {}
+        for side in (VALIDATION, TEST):
+            own = self.sides[side]
+            firsts = range(0, len(own), BATCH)
+            self.batches[side] = [self.reader.batch(own[first : first + BATCH]) for first in firsts]
         self.validation = self.batches[VALIDATION]
         self.num_sums = len(SUMS) + 1 + self.config.hops
         self.make(MemoryNetwork)
