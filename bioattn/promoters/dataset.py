@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.choices import Task
@@ -18,7 +17,7 @@ from bioattn.formats.bed import read_bed
 from bioattn.io.dataset_file import DatasetKind, put_metadata
 from bioattn.io.hdf5 import hdf5_file, put_array, set_attribute, text_attribute
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.promoters.treatments import TreatmentTable
+from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from bioattn.text import some
 
 PROMOTER_DATASET = DatasetKind(
@@ -134,15 +133,11 @@ def read_dataset(path: Path) -> PromoterDataset:
     """Read a promoter dataset."""
     with PROMOTER_DATASET.open(path) as arrays:
         attributes = arrays.attributes
-        features: dict[str, pd.Series] = {}
-        names = arrays.text("treatments/name")
+        names, features = arrays.text("treatments/name"), {}
         for key, node in sorted(arrays.file["treatments/features"].items()):
-            text, where = node.dtype.kind == "S", f"treatments/features/{key}"
-            values = arrays.text(where) if text else arrays.get(where, "f8")
-            column = text_attribute(node, "name") or ""
-            features[column] = pd.Series(values, range(len(names)), object if text else np.float64)
-        table = pd.DataFrame(features, index=range(len(names)))
-        table.index = pd.Index(names, dtype=object, name=attributes["treatment_index"])
+            where = f"treatments/features/{key}"
+            values = arrays.text(where) if node.dtype.kind == "S" else arrays.get(where, "f8")
+            features[text_attribute(node, "name") or ""] = values
         return PromoterDataset(
             gene_ids=arrays.text("genes/id"),
             chrom=arrays.text("genes/chrom"),
@@ -152,7 +147,7 @@ def read_dataset(path: Path) -> PromoterDataset:
             codes=arrays.get("sequences/codes", "u1"),
             flank=int(attributes["flank"]),
             targets=arrays.get("targets/values", "f4"),
-            treatments=TreatmentTable(table),
+            treatments=named_treatments(names, features, attributes["treatment_index"]),
             gene_split=arrays.get("genes/split", "u1"),
             treatment_split=arrays.get("treatments/split", "u1"),
             task=cast(Task, attributes["task"]),

@@ -2,9 +2,11 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -105,9 +107,18 @@ def select_treatments(
     return TreatmentTable(chosen.reindex(list(names)))
 
 
-def named_treatments(names: Sequence[str]) -> TreatmentTable:
-    """Make a table without features."""
-    return TreatmentTable(pd.DataFrame(index=pd.Index(list(names), dtype=object, name="treatment")))
+def named_treatments(
+    names: Sequence[str],
+    features: Mapping[str, Any] = MappingProxyType({}),
+    title: str = "treatment",
+) -> TreatmentTable:
+    """Make a table of numbers (None = missing) and categories by feature. title: of the column of names."""
+    index = pd.Index(list(names), dtype=object, name=title)
+    columns = {}
+    for name, values in features.items():
+        numeric = all(value is None or isinstance(value, int | float) for value in values)
+        columns[name] = pd.Series(values, index=index, dtype=float if numeric else object)
+    return TreatmentTable(pd.DataFrame(columns, index=index))
 
 
 def read_treatment_table(path: Path) -> TreatmentTable:
@@ -139,13 +150,11 @@ def read_treatment_table(path: Path) -> TreatmentTable:
         )
     names, lines = list(line_of), list(line_of.values())
     columns = [list(cells) for cells in zip(*rows, strict=True)]
-    features = {}
-    for index in _feature_columns(reader, columns):
-        values = _typed(path, reader.header[index], columns[index], lines)
-        features[reader.header[index]] = pd.Series(values, dtype=values.dtype, index=range(len(names)))
-    frame = pd.DataFrame(features, index=range(len(names)))
-    frame.index = pd.Index(names, dtype=object, name=reader.header[0] or "treatment")
-    return TreatmentTable(frame)
+    features = {
+        reader.header[index]: _typed(path, reader.header[index], columns[index], lines)
+        for index in _feature_columns(reader, columns)
+    }
+    return named_treatments(names, features, reader.header[0] or "treatment")
 
 
 def average_features(
@@ -194,7 +203,7 @@ def _feature_columns(reader: TableReader, columns: list[list[str]]) -> list[int]
     return list(first.values())
 
 
-def _typed(path: Path, name: str, cells: list[str], lines: list[int]) -> np.ndarray:
+def _typed(path: Path, name: str, cells: list[str], lines: list[int]) -> Any:
     """A number column or a category column, as its cells say."""
 
     def where(row: int) -> str:

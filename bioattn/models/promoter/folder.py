@@ -39,6 +39,7 @@ from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.promoters.treatments import (
     UNCONDITIONAL,
     TreatmentTable,
+    named_treatments,
     read_treatment_table,
     select_treatments,
 )
@@ -438,7 +439,7 @@ def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterMod
     try:
         configs = [build(PromoterModelConfig, each, f"{folder / CONFIG}") for each in content["networks"]]
         vocabulary = build(TreatmentVocabulary, stored["vocabulary"], f"{folder / TREATMENTS}")
-        table = TreatmentTable(frame=_frame(stored["names"], stored["columns"]))
+        table = named_treatments(stored["names"], stored["columns"])
     except (FormatError, SettingsError) as error:
         raise FormatError(f"{error}; the folder is damaged or was edited") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -460,11 +461,3 @@ def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterMod
         sha256=sha256_of(folder / WEIGHTS),
         path=folder,
     )
-
-
-def _frame(names: list[str], columns: dict[str, list[Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame(index=pd.Index(names, dtype=object))
-    for column, values in columns.items():
-        numeric = all(value is None or isinstance(value, (int, float)) for value in values)
-        frame[column] = pd.Series(values, index=frame.index, dtype=float if numeric else object)
-    return frame
