@@ -49,12 +49,12 @@ class AuditRow(NamedTuple):
     chrom: str
     strand: str
     anchor: int | None
-    start: int | None
+    start: int | None = None
     """0-based first base of the window (without flanks); negative where it is padded or goes around the origin."""
-    end: int | None
-    length: int | None
-    status: str
-    reason: str
+    end: int | None = None
+    length: int | None = None
+    status: str = "dropped"
+    reason: str = ""
     """Why it was trimmed or dropped (docs/formats/promoters.md); two reasons of a trim are joined by a comma."""
     other_genes: tuple[str, ...] = ()
     """Ids of the other genes the window reaches into, before any trimming at them."""
@@ -270,14 +270,10 @@ class PromoterCutter:
         chrom = self.names.get(place.chrom, "")
         anchor = find_anchor(gene, settings)
         row = AuditRow(
-            gene_id=gene.gene_id,
-            chrom=chrom or place.chrom,
-            strand=place.strand,
-            anchor=anchor.position if not anchor.reason else None,
-            start=None,
-            end=None,
-            length=None,
-            status="dropped",
+            gene.gene_id,
+            chrom or place.chrom,
+            place.strand,
+            anchor.position if not anchor.reason else None,
             reason=anchor.reason,
             name=gene.name,
             biotype=gene.biotype,
