@@ -21,7 +21,7 @@ from bioattn.errors import BioattnError
 from bioattn.figures import style
 from bioattn.interpret.design_record import DesignsCheck
 from bioattn.interpret.response_curve import ResponseCurves
-from bioattn.models.training_history import TrainingHistory, read_history
+from bioattn.models.evaluation import TrainingHistory, read_history
 
 LOGGER = logging.getLogger("bioattn")
 

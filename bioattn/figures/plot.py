@@ -333,7 +333,7 @@ def _of_frame(frame: "pd.DataFrame", kind: str | None, show: Sequence[str]) -> t
     from bioattn.figures.contact_prediction import contacts_of_table
     from bioattn.figures.curves import training_picture
     from bioattn.figures.structures import ContactPicture
-    from bioattn.models.training_history import TrainingHistory
+    from bioattn.models.evaluation import TrainingHistory
 
     named = _of_columns([str(name) for name in frame.columns])
     if named is None or kind not in (None, named):

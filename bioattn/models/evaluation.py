@@ -1,14 +1,29 @@
-"""How well a model predicts beside simple models: the evaluation in its `training.json`."""
+"""How a model was trained and how well it predicts: `history.csv` of its folder, and the evaluation in its
+`training.json` (docs/formats/model.md)."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bioattn.errors import FormatError
-from bioattn.promoters.response_metrics import Estimate
-from bioattn.store.training_record import COMPARISON, MODEL_ROW, TRAINING_RECORD, Comparison
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.io.files import read_lines
+from bioattn.store.training_record import (
+    COMPARISON,
+    HISTORY,
+    MODEL_ROW,
+    TRAINING_RECORD,
+    Comparison,
+    read_training_record,
+)
+
+if TYPE_CHECKING:
+    from bioattn.promoters.response_metrics import Estimate
 
 HEADLINE = {"regression": "pearson", "binary": "auroc"}
 METRIC_TITLES = {
@@ -62,7 +77,7 @@ class Evaluation:
     """Test genes first."""
     per_treatment: dict[str, float | None]
     """The headline figure of every treatment on the test (else validation) genes."""
-    interval: Estimate | None = None
+    interval: "Estimate | None" = None
     """Of the model's headline figure on test genes, over genes; where it was computed from predictions."""
     notes: tuple[str, ...] = ()
 
@@ -132,3 +147,66 @@ def read_comparison(model: Path, record: Mapping[str, Any]) -> Comparison | None
             f"{model / TRAINING_RECORD}: its comparison is incomplete ({error!r}); train the model again"
         ) from error
     return Comparison(texts[0], texts[1], ours, texts[2], simple, gain)
+
+
+TIMES = ("epoch", "step")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingHistory:
+    """How one training went."""
+
+    name: str
+    time: str
+    columns: dict[str, NDArray[np.float64]]
+    """By name, the time among them; NaN = could not be computed."""
+    best: int | None
+    """The epoch or step whose weights were kept."""
+
+    @property
+    def steps(self) -> list[int]:
+        """The time of each row."""
+        return [int(step) for step in self.columns[self.time]]
+
+    def points(self, column: str) -> list[tuple[int, float | None]]:
+        """The time and value of each row; None = could not be computed."""
+        values = self.columns[column].tolist()
+        return [
+            (step, value if np.isfinite(value) else None)
+            for step, value in zip(self.steps, values, strict=True)
+        ]
+
+
+def find_history(model: Path) -> TrainingHistory | None:
+    """The history of a model folder; None where it has no row. Raises: FormatError when it is damaged."""
+    path = model / HISTORY
+    if not path.is_file() or sum(1 for _ in read_lines(path)) < 2:
+        return None
+    return read_history(model)
+
+
+def read_history(path: Path) -> TrainingHistory:
+    """Read `history.csv` of a model folder, or such a file.
+
+    Raises: BioattnError when the folder has none; FormatError when it is no history, or damaged.
+    """
+    folder = path if path.is_dir() else path.parent
+    file = path / HISTORY if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        raise BioattnError(f"{path}: has no history.csv; name the folder of a model that was trained here")
+    try:
+        table = pd.read_csv(file, dtype=np.float64)
+    except (ValueError, OSError) as error:
+        raise FormatError(f"{file}: is no training history ({error})") from error
+    if table.columns[0] not in TIMES:
+        raise FormatError(f"{file}: is no training history; its first column must be epoch or step")
+    if not len(table) or not np.isfinite(table.iloc[:, 0]).all():
+        raise FormatError(f"{file}: holds no epoch or step yet")
+    record = read_training_record(folder)
+    best = record.get("best_epoch", record.get("best_step"))
+    return TrainingHistory(
+        name=folder.resolve().name if path.is_dir() else file.stem,
+        time=str(table.columns[0]),
+        columns={str(name): column.to_numpy() for name, column in table.items()},
+        best=int(best) if isinstance(best, int | float) else None,
+    )

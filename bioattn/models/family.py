@@ -63,7 +63,7 @@ class Family(Protocol):
         module = f"bioattn.models.{self.name}.file_kinds"
         if importlib.util.find_spec(module) is not None:
             return cast("Sequence[FileKind]", importlib.import_module(module).FILE_KINDS)
-        from bioattn.models.model_kind import model_kind
+        from bioattn.models.file_kinds import model_kind
 
         return (model_kind(self),)
 

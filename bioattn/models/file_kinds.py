@@ -1,12 +1,18 @@
-"""The kinds of files of all model families, and model folders of none."""
+"""The kinds of files of all model families, and model folders of none: a folder is known by `config.json`, which
+names the family, beside `model.safetensors`."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bioattn.models.family import CONFIG, WEIGHTS, families, family_of
-from bioattn.store.kinds import FileKind, folder_with
+from bioattn.errors import BioattnError, NotFiniteError
+from bioattn.io.files import read_json
+from bioattn.models.evaluation import METRIC_TITLES, find_history, read_evaluation
+from bioattn.models.family import CONFIG, WEIGHTS, Family, families, family_of, load_runner
+from bioattn.store.kinds import FileKind, Problem, Sample, folder_with, sample_name, shown_as
+from bioattn.store.training_record import read_training_record
+from bioattn.text import some
 
 
 def file_kinds() -> Sequence[FileKind]:
@@ -16,7 +22,6 @@ def file_kinds() -> Sequence[FileKind]:
 
 def _refuse(folder: Path) -> dict[str, Any]:
     """Raises: FormatError: which other format, version or family the folder is of."""
-    from bioattn.io.files import read_json
     from bioattn.models.model_folder import check_model_config
 
     content = read_json(folder / CONFIG)
@@ -30,6 +35,99 @@ def _remains(folder: Path) -> str | None:
         if (folder / one).is_file():
             return f"a model folder without {other}; copy or make it again"
     return None
+
+
+def model_kind(
+    family: Family,
+    describe: Callable[[Path], dict[str, Any]] | None = None,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    slot: str = "trained_model",
+) -> FileKind:
+    """The kind of the model folders of one family.
+
+    describe: main figures of a folder; None: those that every model has. name: None makes it of the family's name.
+    slot: what a report takes a model as.
+    """
+    return FileKind(
+        name=name or f"{family.name}-model",
+        title=title or f"{family.name} model folder",
+        matches=lambda candidate: (
+            candidate.holds(CONFIG, WEIGHTS) and candidate.index(CONFIG).get("model_type") == family.name
+        ),
+        describe=describe or _describe,
+        is_model=True,
+        validate=lambda folder, _: _validate(folder, describe or _describe),
+        report=shown_as(slot, describe or _describe),
+        multiqc=_sample,
+    )
+
+
+def _describe(folder: Path) -> dict[str, Any]:
+    """What can be said of a model of any family."""
+    import torch
+
+    runner = load_runner(folder, torch.device("cpu"))
+    if hasattr(runner, "require_whole"):  # where some parts may be broken, and a run do without them
+        runner.require_whole()
+    return {
+        "generated_by": read_json(folder / CONFIG).get("generated_by"),
+        "sha256": runner.sha256,
+        "parameters": sum(parameter.numel() for parameter in runner.model.parameters()),
+        "attention_sites": some(list(runner.sites)),
+    }
+
+
+def _validate(folder: Path, describe: Callable[[Path], dict[str, Any]]) -> list[Problem]:
+    """Whether the files are whole, and the model gives finite values for an input of its own making."""
+    import torch
+
+    describe(folder)
+    runner = load_runner(folder, torch.device("cpu"))
+    try:
+        if hasattr(runner, "trial"):  # which runs the model on a small input, and which not every family has
+            runner.trial()
+    except NotFiniteError as problem:
+        return [Problem(WEIGHTS, f"gives NaN or infinite {problem} for a random input; use another model")]
+    return []
+
+
+def _sample(folder: Path) -> Sample:
+    """How a model was trained, and how well it predicts.
+
+    Raises: BioattnError when nothing of that is recorded; FormatError when it is damaged.
+    """
+    sections: dict[str, Mapping[str, Any]] = {}
+    if (history := find_history(folder)) is not None:
+        losses = {
+            column.removesuffix("_loss"): {
+                str(step): value for step, value in history.points(column) if value is not None
+            }
+            for column in history.columns
+            if column.endswith("loss")
+        }
+        sections[f"loss_{history.time}"] = {name: points for name, points in losses.items() if points}
+    record = read_training_record(folder)
+    task = str(read_json(folder / CONFIG).get("task", "regression"))
+    evaluation = read_evaluation(folder, record, task) if isinstance(record.get("evaluation"), dict) else None
+    if evaluation is not None and (model := evaluation.tables[0].model) is not None:
+        table, metric = evaluation.tables[0], evaluation.headline
+        best = table.best_baseline(metric)
+        sections["accuracy"] = {
+            "model": model.figures.get(metric),
+            "baseline": None if best is None else best.figures.get(metric),
+            "baseline_name": None if best is None else best.name,
+            "specific": model.figures.get("specific_pearson"),
+            "metric": METRIC_TITLES[metric],
+            "cells": table.cells,
+        }
+        sections["general"] = {"accuracy": model.figures.get(metric)}
+    if not sections:
+        raise BioattnError(
+            f"{folder}: was not trained by bioattn, so there is nothing to show of it; leave it out"
+        )
+    return Sample(sample_name(folder), sections)
 
 
 _OF_NO_FAMILY = FileKind(

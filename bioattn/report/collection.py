@@ -15,8 +15,15 @@ from bioattn.checks.record import CheckRecord, read_check, tone_of
 from bioattn.errors import BioattnError, FormatError
 from bioattn.interpret.motifs.motif_folder import MotifResults, read_motif_export
 from bioattn.io.files import read_json, sha256_of
-from bioattn.models.evaluation import HEADLINE, AccuracyTable, Evaluation, read_comparison, read_evaluation
-from bioattn.models.training_history import TrainingHistory, find_history
+from bioattn.models.evaluation import (
+    HEADLINE,
+    AccuracyTable,
+    Evaluation,
+    TrainingHistory,
+    find_history,
+    read_comparison,
+    read_evaluation,
+)
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset, read_dataset
 from bioattn.promoters.response_metrics import Estimate, estimate, median_auroc, median_pearson
 from bioattn.report import findings

@@ -28,8 +28,7 @@ from bioattn import __version__
 from bioattn.checks.record import Curve
 from bioattn.formats.meme import position_information
 from bioattn.io.files import text_output
-from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable
-from bioattn.models.training_history import TrainingHistory
+from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable, TrainingHistory
 from bioattn.report import findings
 from bioattn.report.alignments import TOUCHING, AlignmentPage
 from bioattn.report.collection import Report

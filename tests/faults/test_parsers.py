@@ -28,10 +28,10 @@ from bioattn.interpret.motifs.expected_motifs import read_expected
 from bioattn.interpret.track_layout import read_chromosome_lengths
 from bioattn.io.files import read_lines
 from bioattn.io.settings import read_toml
+from bioattn.models.evaluation import read_history
 from bioattn.models.evoformer.parameter_export import describe_parameters, validate_parameters
 from bioattn.models.evoformer.parameter_files import open_arrays
 from bioattn.models.model_folder import read_model_config
-from bioattn.models.training_history import read_history
 from bioattn.promoters.choices import ResponseColumns
 from bioattn.promoters.chromosomes import read_aliases
 from bioattn.promoters.homology import read_proteins

@@ -11,7 +11,7 @@ from bioattn.checks.measures import Code, Measure, Verdict
 from bioattn.checks.record import CheckRecord, Curve
 from bioattn.errors import BioattnError, FormatError
 from bioattn.figures.curves import draw_check, draw_training, training_picture
-from bioattn.models.training_history import read_history
+from bioattn.models.evaluation import read_history
 
 PROMOTER = (
     "epoch,learning_rate,training_loss,validation_loss,validation_mean_pearson\n"

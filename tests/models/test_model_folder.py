@@ -8,9 +8,9 @@ import torch
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import sha256_of, write_json
+from bioattn.models.evaluation import read_history
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.training_history import read_history
 from bioattn.promoters.treatments import named_treatments
 from bioattn.store.inspection import is_valid, validate_file
 from bioattn_cli.main import main

@@ -14,9 +14,9 @@ from bioattn.errors import FormatError
 from bioattn.io.dataset_file import DatasetKind
 from bioattn.io.hdf5 import create_array, hdf5_file, put_array, text_attribute
 from bioattn.models.family import CONFIG
+from bioattn.models.file_kinds import model_kind
 from bioattn.models.language.config import published_type
 from bioattn.models.language.family import FAMILY
-from bioattn.models.model_kind import model_kind
 from bioattn.sequences.sequence_dataset import (
     SEQUENCE_DATASET,
     describe_sequence_dataset,

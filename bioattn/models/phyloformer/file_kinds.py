@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.io.files import read_lines
-from bioattn.models.model_kind import model_kind
+from bioattn.models.file_kinds import model_kind
 from bioattn.models.phyloformer.family import FAMILY
 from bioattn.store.inspection import several_results
 from bioattn.store.kinds import FileKind, starts_with

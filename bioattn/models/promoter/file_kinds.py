@@ -6,7 +6,7 @@ from typing import Any
 
 from bioattn.io.files import read_json
 from bioattn.models.family import CONFIG
-from bioattn.models.model_kind import model_kind
+from bioattn.models.file_kinds import model_kind
 from bioattn.models.promoter.family import FAMILY
 from bioattn.store.kinds import FileKind
 from bioattn.text import some

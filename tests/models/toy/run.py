@@ -15,8 +15,8 @@ from bioattn.formats.nucleotides import encode
 from bioattn.inference.inputs import Source, path_in, sequences_in
 from bioattn.inference.run import attention_work, write_attention_file
 from bioattn.io.files import read_lines, text_output
+from bioattn.models.file_kinds import model_kind
 from bioattn.models.model_folder import LoadedModel
-from bioattn.models.model_kind import model_kind
 from bioattn.models.running import RunReport
 from bioattn.store.kinds import FileKind, starts_with
 from bioattn.store.reader import Attention

@@ -12,6 +12,7 @@ import bioattn
 from bioattn.errors import Interrupted
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.io.files import read_json
+from bioattn.models.evaluation import read_history
 from bioattn.models.promoter.config import PromoterModelConfig, Stem
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
@@ -27,7 +28,6 @@ from bioattn.models.promoter.training.first_weights import (
     start_for_clear_motifs,
 )
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.models.training_history import read_history
 from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.system.signals import StopRequest
