@@ -265,7 +265,8 @@ class PromoterFields:
         offset_PH1 = torch.where(stem.known_P, 0.0, masked_logit(torch.float32))[:, None, None]
         self._offset_PHT = offset_PH1 if bias_HTP is None else offset_PH1 + bias_HTP.permute(2, 0, 1)
         self._gradient_HPT = self._logits(self._spread_PC)
-        self._level_HT = self._logits(self._weight_C[None])[:, 0]
+        self.level_HT = self._logits(self._weight_C[None])[:, 0]
+        """By how much a shift of the bins moves all logits."""
         self.logit_HPT = self._logits(self._bins_PC) + self._offset_PHT.transpose(0, 1)
         self.halo = 0
         self._normalise: nn.GroupNorm | None = None
@@ -324,10 +325,6 @@ class PromoterFields:
         """Logits (M, H, E, T) of bins as if no mutation reached them, without `level`, which all bins share."""
         scale_M111 = shifts.bin_scale_M[:, None, None, None]
         return torch.addcmul(self.logit_HPT[:, bins], scale_M111, self._gradient_HPT[:, bins], out=out)
-
-    def level(self, shifts: Shifts) -> Tensor:
-        """The part of the logits that all bins share, (M, H, T)."""
-        return shifts.bin_shift_M[:, None, None] * self._level_HT
 
     def reached_logits(self, mutated: MutatedBins) -> Tensor:
         """Logits (M, W, H, T) of the bins a mutation reaches."""

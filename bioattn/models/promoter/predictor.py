@@ -176,7 +176,7 @@ class CrossMutants:
     ) -> Tensor:
         """Predictions (M, T) from the sums far away and the bins nearby of each mutant."""
         take = self._workspace.take
-        level_MHT = fields.level(shifts)
+        level_MHT = shifts.bin_shift_M[:, None, None] * fields.level_HT
         mutants, heads, treatments = level_MHT.shape
         bins, channels = nearby.stop - nearby.start, self._value_channels
         logits_MHET = take("logits", level_MHT, mutants, heads, bins, treatments)
