@@ -74,7 +74,20 @@ class PromoterHeadScorer:
         columns = {name: column for column, name in enumerate(dataset.treatments.names)}
         self.items = [name for name in model.treatments.names if name in columns]
         self.genes = dataset.genes_in(split)
-        self._targets_GT = self._standard_targets(np.array([columns[name] for name in self.items], np.int64))
+        chosen = np.array([columns[name] for name in self.items], np.int64)
+        index = [model.treatments.names.index(name) for name in self.items]
+        mean_T, sd_T = (
+            torch.stack([getattr(member, name) for member in model.model.members]).sum(0)[index]
+            for name in ("response_mean_T", "response_sd_T")
+        )
+        if model.task == "binary":  # logits have no units
+            mean_T, sd_T = torch.zeros_like(mean_T), torch.ones_like(sd_T)
+        self._units = mean_T, sd_T
+        """The model's standard units, which targets (NaN = not measured) and answers are in."""
+        unit_mean_T, unit_sd_T = response_units(dataset, chosen)
+        targets_GT = dataset.targets[np.ix_(self.genes, chosen)] * unit_sd_T + unit_mean_T
+        standard_GT = (targets_GT - mean_T.cpu().numpy()) / sd_T.cpu().numpy()
+        self._targets_GT: NDArray[np.float32] = standard_GT.astype(np.float32)
         if not np.isfinite(self._targets_GT).any():
             raise BioattnError(
                 f"no response of the {SPLIT_NAMES[split]} genes to the treatments of the model "
@@ -149,12 +162,9 @@ class PromoterHeadScorer:
 
     def _answers(self, codes_BL: Tensor) -> Tensor:
         """Standard units (B, T), logits of a binary model."""
-        model = self._model.model
-        answers_BT: Tensor = model(codes_BL, self._batch)
-        if self._model.task == "binary":
-            return answers_BT.float()
         mean_T, sd_T = self._units
-        return ((answers_BT - mean_T) / sd_T).float()
+        answers_BT: Tensor = (self._model.model(codes_BL, self._batch) - mean_T) / sd_T
+        return answers_BT.float()
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         for first in range(0, len(self.genes), BATCH_SIZE):
@@ -177,25 +187,6 @@ class PromoterHeadScorer:
             shape = (promoters, *treatments, *queries, site.num_heads)
             masks[name] = mask_H.expand(shape).clone()
         return masks
-
-    def _standard_targets(self, columns: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Targets in the model's standard units (binary: 0 and 1), NaN where not measured."""
-        dataset, model = self._dataset, self._model.model
-        targets_GT = dataset.targets[np.ix_(self.genes, columns)].astype(np.float64)
-        if dataset.task == "binary":
-            return targets_GT.astype(np.float32)
-        unit_mean_T, unit_sd_T = response_units(dataset, columns)
-        targets_GT = targets_GT * unit_sd_T + unit_mean_T
-        index = [self._model.treatments.names.index(name) for name in self.items]
-        mean_T, sd_T = (
-            torch.stack([getattr(member, name) for member in model.members]).sum(0)[index]
-            for name in ("response_mean_T", "response_sd_T")
-        )
-        self._units = mean_T, sd_T
-        standard_GT: NDArray[np.float32] = ((targets_GT - mean_T.cpu().numpy()) / sd_T.cpu().numpy()).astype(
-            np.float32
-        )
-        return standard_GT
 
 
 HEAD_AXIS = {
