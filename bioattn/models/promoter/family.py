@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bioattn.choices import WeightType
 from bioattn.errors import SettingsError
-from bioattn.io.files import text_output
+from bioattn.io.files import read_json, text_output
 from bioattn.io.settings import (
     RUNNING,
     Settings,
@@ -26,10 +26,10 @@ from bioattn.models.attention_settings import (
     TREATMENT_TABLE_HELP,
     ExportAttention,
 )
-from bioattn.models.family import Family, imported
+from bioattn.models.family import CONFIG, Family, imported
 from bioattn.models.promoter.config import PromoterModelConfig, Strand, TrainingConfig
 from bioattn.models.running import ResumableCommand, Running, RunReport, stream_output
-from bioattn.text import counted, human_bytes
+from bioattn.text import counted, human_bytes, some
 from bioattn.training.settings import TrainingCommand
 
 MOST_SENTENCES = 10
@@ -37,6 +37,7 @@ MOST_SENTENCES = 10
 if TYPE_CHECKING:
     from bioattn.models.promoter.folder import LoadedPromoterModel
     from bioattn.promoters.treatments import TreatmentTable
+    from bioattn.store.kinds import FileKind
     from bioattn.store.schema import AttentionOptions
 
 
@@ -209,6 +210,28 @@ class PromoterTrainingSettings(TrainingCommand):
     training: Mapping[str, Any] = table(TrainingConfig)
 
 
+def _describe(folder: Path) -> dict[str, Any]:
+    import torch
+
+    from bioattn.models.promoter.folder import load_promoter_model
+
+    model = load_promoter_model(folder, torch.device("cpu"))
+    return {
+        "generated_by": read_json(folder / CONFIG).get("generated_by"),
+        "task": model.task,
+        "length": model.length,
+        "conditioning": str(model.config.conditioning),
+        "treatment_encoder": str(model.config.treatment_encoder),
+        "unconditional": model.config.unconditional,
+        "reference_treatment": model.reference,
+        "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
+        "sha256": model.sha256,
+        "treatments": some(model.treatments.names),
+        "treatment_features": list(model.treatments.columns),
+        "attention_sites": list(model.sites),
+    }
+
+
 class PromoterFamily(Family):
     name = "promoter"
     title = "promoters × treatments: the response of each promoter to each treatment"
@@ -219,6 +242,11 @@ class PromoterFamily(Family):
     task = imported("promoter.training.task", "PromoterTask")
     run = staticmethod(run)
     export_attention = staticmethod(export_attention)
+
+    def file_kinds(self) -> "Sequence[FileKind]":
+        from bioattn.models.file_kinds import model_kind
+
+        return (model_kind(self, _describe, name="model", slot="model"),)
 
 
 FAMILY = PromoterFamily()
