@@ -229,7 +229,7 @@ def _links(
     useful = counts > 1
     if dna:
         useful[useful] &= ~is_low_complexity(ascending[starts[useful]], DEFAULT_K)
-    parts: list[Links] = []
+    parts = [Links(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))]
     for chosen, least, most in (
         (useful & (counts <= cap), min_share, cap),
         (useful & (counts > cap), max(min_share, MOSTLY_COMMON), min(cap, MIN_COMMON_CAP)),
@@ -251,11 +251,7 @@ def _links(
             share = common.data / np.maximum(1, sizes[first])
             keep = (first != second) & (share >= least) & (common.data >= min_common)
             parts.append(Links(first[keep], second[keep], share[keep].astype(np.float32)))
-    return Links(
-        np.concatenate([np.zeros(0, np.int64), *(part.first for part in parts)]),
-        np.concatenate([np.zeros(0, np.int64), *(part.second for part in parts)]),
-        np.concatenate([np.zeros(0, np.float32), *(part.share for part in parts)]),
-    )
+    return Links(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def _protein_kmers(proteins: Sequence[str], k: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
