@@ -215,7 +215,6 @@ def build_dataset(
         sd = np.sqrt((np.where(present, values - mean, 0.0) ** 2).sum(axis=0) / count)
         sd = np.where(sd > 0, sd, 1.0)
         targets, error = (targets - mean) / sd, None if error is None else error / sd
-    downstream = {promoter.downstream for promoter in kept}
     dataset = PromoterDataset(
         gene_ids=[p.gene_id for p in kept],
         chrom=[p.chrom for p in kept],
@@ -229,14 +228,7 @@ def build_dataset(
         gene_split=split.sides,
         treatment_split=treatment_split,
         task=settings.task,
-        metadata=_metadata(
-            settings,
-            split,
-            labelled,
-            training,
-            treatment_split,
-            downstream.pop() if len(downstream) == 1 else None,
-        ),
+        metadata=_metadata(kept, settings, split, labelled, training, treatment_split),
         standard_error=None if error is None else error.astype(np.float32),
         target_mean=mean,
         target_sd=sd,
@@ -357,27 +349,23 @@ def _report_constant(labelled: ResponseMatrix, training: NDArray[np.int64]) -> d
 
 
 def _metadata(
+    promoters: Sequence[Promoter],
     settings: DatasetSettings,
     split: GeneSplit,
     labelled: ResponseMatrix,
     training: NDArray[np.int64],
     treatment_split: NDArray[np.uint8],
-    downstream: int | None,
 ) -> dict[str, Any]:
+    downstream = {promoter.downstream for promoter in promoters}
     held_out = np.flatnonzero(treatment_split != TRAIN)
+    of_settings = ("task", "threshold", "direction", "max_padj", "replicate_column", "control", "standardize")
     metadata: dict[str, Any] = {
-        "task": settings.task,
-        "threshold": settings.threshold,
-        "direction": settings.direction,
-        "max_padj": settings.max_padj,
-        "replicate_column": settings.replicate_column,
-        "control": settings.control,
-        "standardize": settings.standardize,
+        **{name: getattr(settings, name) for name in of_settings},
         "split": split.description,
         "holdouts": list(map(str, settings.parsed_holdouts)),
         "seed": settings.seed,
         "leakage": [asdict(figure) for figure in split.leakage],
-        "downstream": downstream,
+        "downstream": downstream.pop() if len(downstream) == 1 else None,
     }
     if held_out.size:
         nearest = nearest_correlation(
