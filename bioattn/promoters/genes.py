@@ -4,8 +4,6 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,13 +75,22 @@ def _named(values: Sequence[str], known: "GeneNames") -> Iterator[tuple[str, str
             raise BioattnError(f"{value}: holds no gene id")
 
 
-@dataclass(frozen=True)
 class GeneNames:
     """Promoters by id and by common name."""
 
-    ids: Sequence[str]
-    names: Sequence[str] = ()
-    """Common names in the order of `ids`, "" where there is none; empty: none is known."""
+    def __init__(self, ids: Sequence[str], names: Sequence[str] = ()) -> None:
+        """names: common names in the order of `ids`, "" where there is none; empty: none is known."""
+        self.ids, self.names = ids, names
+        self._known_ids = frozenset(ids)
+        self.by_name: dict[str, list[int]] = {}
+        """Promoters of a name in lower case."""
+        for index, name in enumerate(names):
+            if name:
+                self.by_name.setdefault(name.lower(), []).append(index)
+        self._spellings: dict[str, str] = {}
+        """Ids, and those without suffix, by themselves in lower case; "" where they differ in case alone."""
+        for name in dict.fromkeys([*ids, *(_SUFFIX.sub("", name) for name in ids)]):
+            self._spellings[name.lower()] = "" if name.lower() in self._spellings else name
 
     @classmethod
     def of(cls, promoters: "Sequence[Promoter]") -> "GeneNames":
@@ -109,31 +116,10 @@ class GeneNames:
         ids = self.ids_of(name)
         return ids[0] if len(ids) == 1 else name
 
-    @cached_property
-    def _known_ids(self) -> frozenset[str]:
-        return frozenset(self.ids)
-
-    @cached_property
-    def by_name(self) -> dict[str, list[int]]:
-        """Promoters of a name in lower case."""
-        numbers: dict[str, list[int]] = defaultdict(list)
-        for index, name in enumerate(self.names):
-            if name:
-                numbers[name.lower()].append(index)
-        return dict(numbers)
-
     def _named(self, name: str) -> list[int]:
         """Promoters of a common name, in the same case of letters where there are some (fly: Dl and dl)."""
         found = self.by_name.get(name.lower(), [])
         return [index for index in found if self.names[index] == name] or found
-
-    @cached_property
-    def _spellings(self) -> dict[str, str]:
-        """Ids, and those without suffix, by themselves in lower case; "" where they differ in case alone."""
-        spellings: dict[str, str] = {}
-        for name in dict.fromkeys([*self.ids, *(_SUFFIX.sub("", name) for name in self.ids)]):
-            spellings[name.lower()] = "" if name.lower() in spellings else name
-        return spellings
 
     def _spelled(self, name: str) -> str:
         """A name as ids are spelled: without `gene:`, and in their case of letters."""
