@@ -26,7 +26,17 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import FastaRecord, read_fasta, split_header
 from bioattn.formats.genbank import genbank_sequences, is_genbank
 from bioattn.formats.nucleotides import UNKNOWN, encode
-from bioattn.io.files import PIPED, atomic_output, is_packed, read_lines, remove_leftover, unreadable
+from bioattn.io.files import (
+    PIPED,
+    XZ_MAGIC,
+    atomic_output,
+    first_bytes,
+    is_packed,
+    read_lines,
+    reading,
+    remove_leftover,
+    unreadable,
+)
 from bioattn.io.folders import cache_folder
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import listed
@@ -142,10 +152,8 @@ def open_genome(fasta: Path, progress: Progress = SILENT) -> Genome:
     Raises: FormatError for a FASTA that cannot be read as DNA or that is empty; BioattnError when the index cannot
     be written.
     """
-    try:
+    with reading(fasta):
         state = fasta.stat()
-    except OSError as error:
-        raise unreadable(fasta, error) from error
     # The change time moves even when a tool sets the old modification time on new content.
     source: list[str | int] = [str(fasta.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns]
     piped = next((folder for folder in fasta.parents if folder.name.startswith(PIPED)), None)
@@ -190,19 +198,17 @@ def _build_index(fasta: Path, index: Path, source: list[str | int], progress: Pr
 
 def _footer(index: Path) -> dict[str, Any] | None:
     """The JSON of an index file; None when it is something else or incomplete."""
-    try:
-        with index.open("rb") as file:
-            end = file.seek(0, os.SEEK_END) - _END.size
-            file.seek(max(end, 0))
-            size, magic = _END.unpack(file.read().ljust(_END.size))
-            if magic != MAGIC or size > end:
-                return None
-            file.seek(end - size)
+    with reading(index), index.open("rb") as file:
+        end = file.seek(0, os.SEEK_END) - _END.size
+        file.seek(max(end, 0))
+        size, magic = _END.unpack(file.read().ljust(_END.size))
+        if magic != MAGIC or size > end:
+            return None
+        file.seek(end - size)
+        try:
             footer: dict[str, Any] = json.loads(file.read(size))
-    except OSError as error:
-        raise unreadable(index, error) from error
-    except ValueError:
-        return None
+        except ValueError:
+            return None
     return footer if sum(length for _, _, length in footer["chromosomes"]) == end - size else None
 
 
@@ -217,15 +223,10 @@ def _dna_pieces(fasta: Path, fai: Path) -> Iterator[FastaRecord]:
     else (any compression, uneven lines, blank lines) and for the messages there is the streaming reader.
     GenBank and EMBL files go through Biopython.
     """
-    try:
-        with fasta.open("rb") as file:
-            packed = is_packed(file.read(6))
-    except OSError as error:
-        raise unreadable(fasta, error) from error
     if is_genbank(next(read_lines(fasta), (0, ""))[1]):
         yield from genbank_sequences(fasta)
         return
-    if not packed:
+    if not is_packed(first_bytes(fasta, len(XZ_MAGIC))):
         with suppress(_UnevenError):
             yield from _even_pieces(fasta, fai)
             return

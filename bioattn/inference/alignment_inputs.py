@@ -14,7 +14,7 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import parse_records, read_with_digest
 from bioattn.inference.inputs import HELD, path_in, sequences_in
-from bioattn.io.files import OUTPUT_SUFFIXES, check_apart, check_output, check_parent, read_lines, unreadable
+from bioattn.io.files import OUTPUT_SUFFIXES, check_apart, check_output, check_parent, read_lines, reading
 from bioattn.system.shard import parse_shard
 
 _NAMES = (
@@ -79,10 +79,8 @@ def find_alignments(given: Path) -> tuple[list[InputFile], bool]:
     would have the same name.
     """
     if given.is_dir():
-        try:
+        with reading(given):
             paths = sorted(path for path in given.iterdir() if path.is_file() and _is_alignment(path))
-        except OSError as error:
-            raise unreadable(given, error) from error
         if not paths:
             raise BioattnError(
                 f"{given}: no file in this folder has a suffix of alignments ({', '.join(sorted(SUFFIXES))})"

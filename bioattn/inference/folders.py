@@ -25,8 +25,8 @@ from bioattn.io.files import (
     remove_leftover,
     require_free_space,
     sha256_of,
-    unwritable,
     write_json,
+    writing,
 )
 from bioattn.io.hdf5 import open_hdf5, strings, text_attribute
 from bioattn.models.running import RunReport
@@ -327,10 +327,8 @@ class _FolderRun:
 @contextmanager
 def folder_of_results(output: Path) -> Iterator[None]:
     """Make the folder that results of several inputs go to; where it stays empty it goes again."""
-    try:
+    with writing(output):
         output.mkdir(exist_ok=True)
-    except OSError as error:
-        raise unwritable(output, error) from error
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from bioattn.errors import FormatError
-from bioattn.io.files import unreadable
+from bioattn.io.files import first_bytes, unreadable
 
 _CONTAINERS = ("ema", "params", "state_dict", "model_state_dict", "module", "model")
 """Where training checkpoints keep the weights; averaged weights come first."""
@@ -71,10 +71,7 @@ def open_safetensors(path: Path) -> Any:
 
     Raises: FormatError when it is damaged or something else; BioattnError when the system does not open it.
     """
-    try:
-        path.open("rb").close()  # safetensors says of every file that it cannot open that there is none
-    except OSError as error:
-        raise unreadable(path, error) from error
+    first_bytes(path, 0)  # safetensors says of every file that it cannot open that there is none
     try:
         return safe_open(path, framework="pt")
     except (OSError, RuntimeError, *DAMAGE) as error:
@@ -83,8 +80,7 @@ def open_safetensors(path: Path) -> Any:
 
 def damaged(path: Path, error: Exception | str) -> FormatError:
     """Make the error for a damaged file, or for what `git clone` puts in the place of a large one."""
-    with path.open("rb") as file:
-        if file.read(len(_POINTER)) == _POINTER:
-            return FormatError(f"{path}: is a pointer of Git LFS, not the file; fetch that: git lfs pull")
+    if first_bytes(path, len(_POINTER)) == _POINTER:
+        return FormatError(f"{path}: is a pointer of Git LFS, not the file; fetch that: git lfs pull")
     found = error if isinstance(error, str) else f"damaged or not a safetensors file ({error})"
     return FormatError(f"{path}: {found}")

@@ -165,6 +165,30 @@ def unwritable(path: Path, error: OSError) -> BioattnError:
     return BioattnError(f"{path}: cannot be written ({error.strerror or error})")
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Name `path` where the system refuses to read it. Raises: BioattnError."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Name `path` where the system refuses to write it. Raises: BioattnError."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def first_bytes(path: Path, number: int) -> bytes:
+    """The first bytes of a file as they lie on disk. Raises: BioattnError when it cannot be read."""
+    with reading(path), path.open("rb") as file:
+        return file.read(number)
+
+
 def check_output(output: Path, inputs: Iterable[Path] = (), option: str = "--output") -> None:
     """Refuse an output that cannot be written or would destroy an input, before any work is done.
 
@@ -184,10 +208,8 @@ def check_output(output: Path, inputs: Iterable[Path] = (), option: str = "--out
 def require_free_space(output: Path, wanted: int, advice: str) -> None:
     """Raises: BioattnError when the disk of `output` has less than `wanted` bytes free."""
     folder = output.absolute().parent
-    try:
+    with writing(output):
         free = shutil.disk_usage(folder).free
-    except OSError as error:
-        raise unwritable(output, error) from error
     if wanted > free:
         raise BioattnError(
             f"{output}: takes {human_bytes(wanted)}, but only {human_bytes(free)} are free in {folder}; {advice}"
@@ -254,10 +276,9 @@ def atomic_output(path: Path) -> Iterator[Path]:
     if path.is_dir():
         raise BioattnError(f"{path}: is a folder, a file name is needed")
     try:
-        yield temporary
-        temporary.replace(path)
-    except OSError as error:
-        raise unwritable(path, error) from error
+        with writing(path):
+            yield temporary
+            temporary.replace(path)
     finally:
         remove_leftover(temporary)
 
@@ -289,11 +310,8 @@ def text_output(path: Path, level: int = 9) -> Iterator[io.TextIOBase]:
 
 def sha256_of(path: Path) -> str:
     """Compute the SHA-256 of a file, in hexadecimal."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise unreadable(path, error) from error
+    with reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.io.files import aside_path, check_apart, check_parent, final_name, partial_path, unwritable
+from bioattn.io.files import aside_path, check_apart, check_parent, final_name, partial_path, writing
 from bioattn.text import listed
 
 _SHOWN = 3
@@ -48,17 +48,15 @@ def require_own_files(folder: Path, names: Collection[str]) -> None:
     Raises: BioattnError naming what else lies there, or when it is no folder.
     """
     inner_names = {name.rpartition("/")[0] for name in names}
-    try:
+    if folder.is_file():
+        raise BioattnError(
+            f"{folder}: is a file, which would be replaced by a folder; move it away or choose another --output"
+        )
+    with writing(folder):
         entries = []
         for path in sorted(folder.iterdir()):
             inner = path.is_dir() and not path.is_symlink() and is_ours(path.name, inner_names)
             entries += sorted(path.iterdir()) if inner else [path]
-    except NotADirectoryError:
-        raise BioattnError(
-            f"{folder}: is a file, which would be replaced by a folder; move it away or choose another --output"
-        ) from None
-    except OSError as error:
-        raise unwritable(folder, error) from error
     relative = {path.relative_to(folder).as_posix(): path for path in entries}
     others = [
         name for name, path in relative.items() if path.is_dir() or not is_ours(final_name(name), names)
@@ -86,13 +84,12 @@ def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
         if folder.exists():
             require_own_files(folder, names)
     try:
-        if partial.exists():
-            shutil.rmtree(partial)
-        partial.mkdir()
-        yield partial
-        replace_folder(partial, path)
-    except OSError as error:
-        raise unwritable(path, error) from error
+        with writing(path):
+            if partial.exists():
+                shutil.rmtree(partial)
+            partial.mkdir()
+            yield partial
+            replace_folder(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -126,13 +123,11 @@ def restore_folder(path: Path, names: Collection[str]) -> None:
     if not aside.exists():
         return
     require_own_files(aside, names)
-    try:
+    with writing(path):
         if path.exists():
             _remove(aside)
         else:
             aside.rename(path)
-    except OSError as error:
-        raise unwritable(path, error) from error
 
 
 def _remove(path: Path) -> None:

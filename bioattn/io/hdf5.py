@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.files import atomic_output, unreadable
+from bioattn.io.files import atomic_output, first_bytes, unreadable
 from bioattn.text import human_bytes
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -29,11 +29,7 @@ HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 def is_hdf5(path: Path) -> bool:
     """Tell whether a file starts like HDF5 (a truncated one does too)."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(HDF5_MAGIC)) == HDF5_MAGIC
-    except OSError as error:
-        raise unreadable(path, error) from error
+    return first_bytes(path, len(HDF5_MAGIC)) == HDF5_MAGIC
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from bioattn.io.files import (
     run_record_path,
     sha256_of,
     text_output,
-    unwritable,
     write_json,
+    writing,
 )
 
 Cell = str | int | float | tuple[str, ...] | None
@@ -75,10 +75,8 @@ def write_run_record(
         **figures,
     }
     path = run_record_path(first)
-    try:
+    with writing(path.parent):
         path.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise unwritable(path.parent, error) from error
     write_json(path, content)
     for other in others:
         remove_leftover(run_record_path(other))

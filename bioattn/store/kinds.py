@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.dataset_file import DatasetKind
-from bioattn.io.files import decompression_errors, open_bytes, read_json, read_lines, unreadable
+from bioattn.io.files import decompression_errors, first_bytes, open_bytes, read_json, read_lines
 from bioattn.io.hdf5 import HDF5_MAGIC, open_hdf5, text_attribute
 from bioattn.system.progress import Progress
 from bioattn.text import shortened
@@ -57,13 +57,7 @@ class Candidate:
     @cached_property
     def magic(self) -> bytes:
         """The first four bytes of a file as they lie on disk; empty for a folder. Raises: BioattnError."""
-        if self.is_folder:
-            return b""
-        try:
-            with self.path.open("rb") as file:
-                return file.read(4)
-        except OSError as error:
-            raise unreadable(self.path, error) from error
+        return b"" if self.is_folder else first_bytes(self.path, 4)
 
     @cached_property
     def head(self) -> bytes:

@@ -24,7 +24,7 @@ from bioattn.io.files import (
     remove_leftover,
     run_record_path,
     text_output,
-    unwritable,
+    writing,
 )
 from bioattn.io.folders import already_there, replace_folder, require_own_files, restore_folder
 from bioattn.models.family import WEIGHTS
@@ -219,7 +219,7 @@ def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]
     for folder in (partial, output):
         if folder.exists():
             require_own_files(folder, ours)
-    try:
+    with writing(partial):
         if partial.exists() and force and not resume:
             shutil.rmtree(partial)
         if partial.exists() and not resume:
@@ -227,8 +227,6 @@ def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]
                 f"{partial}: an interrupted run; go on with --resume, or start again with --force"
             )
         partial.mkdir(exist_ok=True)
-    except OSError as error:
-        raise unwritable(partial, error) from error
     for path in partial.iterdir():  # temporary files of killed processes
         if final_name(path.name) != path.name and path.is_file():
             remove_leftover(path)
@@ -247,10 +245,8 @@ def publish(partial: Path, output: Path) -> None:
     Raises: BioattnError when the folder cannot get its name.
     """
     remove_leftover(run_record_path(output))
-    try:
+    with writing(output):
         replace_folder(partial, output)
-    except OSError as error:
-        raise unwritable(output, error) from error
     # Last, so that a run that is killed before it has its name can go on.
     for state in output.glob(STATE_FILES):
         state.unlink()

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.io.files import unwritable
+from bioattn.io.files import writing
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted, duration
@@ -50,13 +50,11 @@ def open_events(folder: Path, output: Path, step: int) -> Any:
 
 def add_events(writer: Any, step: int, row: Mapping[str, float]) -> None:
     """Write the figures of a row of the history; `training_loss` is the curve `training/loss`."""
-    try:
+    with writing(Path(writer.log_dir)):
         for name, value in row.items():
             group = next((each for each in (TRAINING, VALIDATION) if name.startswith(each)), "")
             writer.add_scalar(f"{group[:-1] or 'training'}/{name.removeprefix(group)}", value, step)
         writer.flush()
-    except OSError as error:
-        raise unwritable(Path(writer.log_dir), error) from error
 
 
 @dataclass(kw_only=True)
