@@ -26,20 +26,8 @@ from bioattn.io.files import partial_path, require_free_space
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.running import Running, RunReport
 from bioattn.promoters.genes import GeneNames, choose_genes
+from bioattn.store import schema
 from bioattn.store.contents import Held
-from bioattn.store.schema import (
-    PREDICTIONS,
-    SITES,
-    AttentionOptions,
-    Block,
-    Column,
-    FileLayout,
-    GroupLayout,
-    ListColumn,
-    Rows,
-    site_layout,
-    taken,
-)
 from bioattn.store.shards import ShardRecord
 from bioattn.store.writer import ResultWriter, result_file
 from bioattn.system.memory import keep_freed_memory
@@ -63,7 +51,7 @@ class Work:
     """All samples asked for, not only those of a shard."""
     noun: str
     batch_size: int
-    compute: Callable[[Any], Block]
+    compute: Callable[[Any], schema.Block]
     stream: Callable[[Any, Any], None] | None = None
     """Computes a batch of one sample instead, and writes it while it does: results that are too large for a
     block."""
@@ -71,10 +59,10 @@ class Work:
     lengths: Sequence[Mapping[str, int]] = ()
     """Lengths of every sample's ragged axes, by column of the sample table; empty without such axes."""
 
-    def part(self, rows: Rows) -> Self:
+    def part(self, rows: schema.Rows) -> Self:
         """Of some samples alone."""
         return replace(
-            self, source=self.source.part(rows), lengths=self.lengths and taken(self.lengths, rows)
+            self, source=self.source.part(rows), lengths=self.lengths and schema.taken(self.lengths, rows)
         )
 
     def chosen(self, genes: Sequence[str], number: int | None, where: Path) -> Self:
@@ -92,7 +80,7 @@ class Work:
             rows = rows[np.linspace(0, len(rows) - 1, number).round().astype(int)]
         return self if len(rows) == len(samples) else self.part(rows)
 
-    def block(self, batch: Source, layout: FileLayout | None) -> Block:
+    def block(self, batch: Source, layout: schema.FileLayout | None) -> schema.Block:
         """The results of a batch; layout: of the file that they go to.
 
         Raises: BioattnError naming the first sample with NaN or infinite values in one of the arrays.
@@ -100,13 +88,14 @@ class Work:
         block = self.compute(batch)
         groups = {} if layout is None else {group.path: group for group in layout.groups if group.ragged}
         # Predictions first: where they are not finite, all else seldom is.
-        for path in sorted(block.arrays, key=lambda path: path != PREDICTIONS):
+        for path in sorted(block.arrays, key=lambda path: path != schema.PREDICTIONS):
             for name, values in block.arrays[path].items():
                 # A sum of squares is quicker than a look at each value; that of large ones overflows, too.
                 quick = values.dtype == np.float32 and np.isfinite(np.vdot(values, values))
                 if quick or values.dtype.kind != "f" or np.isfinite(values).all():
                     continue
-                what = PREDICTIONS if path == PREDICTIONS else f"{name} of {path.removeprefix(f'{SITES}/')}"
+                is_prediction = path == schema.PREDICTIONS
+                what = path if is_prediction else f"{name} of {path.removeprefix(f'{schema.SITES}/')}"
                 for place, sample in enumerate(block.samples.ids):
                     own = values[place]
                     if path in groups:  # behind a sample's end stands anything
@@ -116,7 +105,7 @@ class Work:
                         require_finite(own, what)
         return block
 
-    def collect(self, layout: FileLayout) -> Held:
+    def collect(self, layout: schema.FileLayout) -> Held:
         """The results of all samples, in memory. Raises: as `block`."""
         kept = Held(layout)
         for _ in self.blocks(layout, kept):
@@ -125,12 +114,12 @@ class Work:
 
     def blocks(
         self,
-        layout: FileLayout | None = None,
+        layout: schema.FileLayout | None = None,
         into: ResultWriter | Held | None = None,
         *,
         progress: Progress = SILENT,
         request: StopRequest | None = None,
-    ) -> Iterator[Block]:
+    ) -> Iterator[schema.Block]:
         """The results of all samples, one batch after the other, once they are written `into` what has `layout`.
         Of streamed results a block has the samples alone.
 
@@ -144,7 +133,7 @@ class Work:
                 if into is not None:
                     into.append(block)
             else:
-                block = Block(batch.samples, {})
+                block = schema.Block(batch.samples, {})
                 with finite_results(f"{self.noun} {batch.samples.ids[0]!r}", self.model):
                     self.stream(batch, into)
             yield block
@@ -156,7 +145,7 @@ class ResultFile:
     """The HDF5 file that blocks make."""
 
     output: Path
-    layout: FileLayout
+    layout: schema.FileLayout
     settings: Mapping[str, Any]
     """JSON values of all that decides the content of the file beside model and samples. What an interrupted run
     left is gone on with, and shards are put together, only where all of it is equal."""
@@ -180,7 +169,7 @@ class RunSummary(NamedTuple):
 
 def run_work(
     work: Work,
-    take: Callable[[Block], None] | None = None,
+    take: Callable[[schema.Block], None] | None = None,
     file: ResultFile | None = None,
     *,
     shard: Shard | None = None,
@@ -224,7 +213,7 @@ def run_work(
 
 def _run_to_file(
     work: Work,
-    take: Callable[[Block], None],
+    take: Callable[[schema.Block], None],
     file: ResultFile,
     record: ShardRecord | None,
     resume: bool,
@@ -292,16 +281,16 @@ def attention_work(
     loaded: Runner,
     source: Source,
     forward: Callable[[Any], Mapping[str, Mapping[str, NDArray[Any]]]],
-    options: AttentionOptions,
+    options: schema.AttentionOptions,
     *,
     sites: Sequence[str],
     noun: str,
-    columns: Sequence[Column],
-    lists: Sequence[ListColumn] = (),
-    more: Sequence[GroupLayout] = (),
+    columns: Sequence[schema.Column],
+    lists: Sequence[schema.ListColumn] = (),
+    more: Sequence[schema.GroupLayout] = (),
     attributes: Mapping[str, Any] = MappingProxyType({}),
     batch_size: int | None = None,
-) -> tuple[Work, FileLayout]:
+) -> tuple[Work, schema.FileLayout]:
     """How the maps of samples are computed.
 
     forward: runs the model on some samples; gives the arrays of the groups `more`, by their paths. sites: names of
@@ -310,21 +299,21 @@ def attention_work(
     Raises: BioattnError for heads that the model lacks.
     """
     lengths = [source.samples.lengths(number) for number in range(source.num_samples)]
-    groups = (*(site_layout(loaded.sites[name], options, lengths=lengths) for name in sites), *more)
+    groups = (*(schema.site_layout(loaded.sites[name], options, lengths=lengths) for name in sites), *more)
     if batch_size is None:
         longest = {name: max(each[name] for each in lengths) for name in lengths[0]}
         batch_size = fitting_samples(sum(group.bytes_of_sample(longest) for group in groups))
     receiver = BatchReceiver(options)
 
-    def compute(batch: Source) -> Block:
+    def compute(batch: Source) -> schema.Block:
         with torch.inference_mode(), capture(sites, receiver, value_weighted=options.value_weighted):
             arrays = forward(batch.items)
-        return Block(batch.samples, {**receiver.take(), **arrays})
+        return schema.Block(batch.samples, {**receiver.take(), **arrays})
 
     work = Work(
         source=source, noun=noun, batch_size=batch_size, compute=compute, model=loaded.path, lengths=lengths
     )
-    layout = FileLayout(
+    layout = schema.FileLayout(
         inputs=f"{noun}s",
         model_sha256=loaded.sha256,
         attributes=attributes,
@@ -339,7 +328,7 @@ def write_attention_file(
     settings: ExportAttention,
     running: Running,
     work: Work,
-    layout: FileLayout,
+    layout: schema.FileLayout,
     *,
     smaller: str = "choose fewer --sites or --heads, --samples, or --reduce",
     about: str = "attention",
@@ -357,7 +346,7 @@ def write_attention_file(
         work = work.chosen(settings.genes, settings.samples, settings.sequences)
         deciding["samples"] = work.source.samples.digest()
     paths = [group.path for group in layout.groups]
-    sites = [path.removeprefix(f"{SITES}/") for path in paths if path.startswith(f"{SITES}/")]
+    sites = [path.removeprefix(f"{schema.SITES}/") for path in paths if path.startswith(f"{schema.SITES}/")]
     file = ResultFile(
         output=settings.output,
         layout=layout,

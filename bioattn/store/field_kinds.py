@@ -7,15 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bioattn.alignments.contact_dataset import (
-    CONTACT_DATASET,
-    describe_alignment,
-    describe_contact_dataset,
-    describe_statistics,
-    looks_like_alignment,
-    open_contact_dataset,
-    validate_contact_dataset,
-)
+from bioattn.alignments import contact_dataset
 from bioattn.alignments.rows import FORMAT as STATISTICS_FORMAT
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment_file import read_alignment
@@ -41,16 +33,7 @@ from bioattn.promoters.dataset import (
 from bioattn.promoters.preparation import PromoterFiles
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.sequences.pairs import PAIR_DATASET, describe_pair_dataset, open_pair_dataset
-from bioattn.simulate.description import (
-    FAMILIES_FORMAT,
-    INDEX,
-    MOLECULES_FORMAT,
-    PAIRS_FORMAT,
-    PROMOTERS_FORMAT,
-    SEQUENCES_FORMAT,
-    TREES_FORMAT,
-    describe_simulation,
-)
+from bioattn.simulate import description as simulated
 from bioattn.store.kinds import (
     Candidate,
     FileKind,
@@ -119,7 +102,9 @@ def _describe_motifs(path: Path) -> dict[str, Any]:
 
 def _are_proteins(candidate: Candidate) -> bool:
     """Whether a file is a FASTA of proteins that are not aligned: of several lengths, and without a gap."""
-    is_fasta = candidate.head.lstrip().startswith(b">") and looks_like_alignment(candidate.head)
+    is_fasta = candidate.head.lstrip().startswith(b">") and contact_dataset.looks_like_alignment(
+        candidate.head
+    )
     if not is_fasta or not _ALIGNED.isdisjoint(candidate.path.suffixes):
         return False
     try:
@@ -186,7 +171,7 @@ def _dataset_sample(path: Path) -> Sample:
 
 
 def _statistics_sample(path: Path) -> Sample:
-    describe_statistics(path)  # refuses what is incomplete
+    contact_dataset.describe_statistics(path)  # refuses what is incomplete
     content = read_json(path)
     figures = {name: content.get(name) for name in ("depth", "columns", "neff", "gaps")}
     figures |= {"query_identity": content["median_query_identity"], "warnings": len(content["warnings"])}
@@ -198,14 +183,13 @@ def _simulation(name: str, title: str, json_format: str) -> FileKind:
     is_index = json_object(json_format)
 
     def matches(candidate: Candidate) -> bool:
-        return is_index(candidate) or candidate.index(INDEX).get("format") == json_format
+        return is_index(candidate) or candidate.index(simulated.INDEX).get("format") == json_format
 
     def remains(folder: Path) -> str | None:
-        return (
-            f"{INDEX} is not the settings of a simulation of bioattn" if (folder / INDEX).is_file() else None
-        )
+        found = (folder / simulated.INDEX).is_file()
+        return f"{simulated.INDEX} is not the settings of a simulation of bioattn" if found else None
 
-    return FileKind(name, title, matches, describe_simulation, remains=remains)
+    return FileKind(name, title, matches, simulated.describe_simulation, remains=remains)
 
 
 def _sequences(path: Path) -> dict[str, str]:
@@ -228,11 +212,11 @@ FIELD_KINDS: Sequence[FileKind] = (
     dataset_kind(
         "contact-dataset",
         "contact dataset HDF5",
-        CONTACT_DATASET,
-        describe_contact_dataset,
-        open_contact_dataset,
-        validate_contact_dataset,
-        report=shown_as("contact_dataset", describe_contact_dataset),
+        contact_dataset.CONTACT_DATASET,
+        contact_dataset.describe_contact_dataset,
+        contact_dataset.open_contact_dataset,
+        contact_dataset.validate_contact_dataset,
+        report=shown_as("contact_dataset", contact_dataset.describe_contact_dataset),
     ),
     dataset_kind(
         "pair-dataset",
@@ -261,26 +245,26 @@ FIELD_KINDS: Sequence[FileKind] = (
     FileKind(
         "alignment",
         "alignment",
-        lambda candidate: looks_like_alignment(candidate.head),
-        describe_alignment,
+        lambda candidate: contact_dataset.looks_like_alignment(candidate.head),
+        contact_dataset.describe_alignment,
         read_alignment,
-        report=shown_as("alignment", describe_alignment),
+        report=shown_as("alignment", contact_dataset.describe_alignment),
     ),
     FileKind("proteins", "FASTA of proteins", _are_proteins, _describe_proteins, _proteins, order=-1),
     FileKind(
         "msa-statistics",
         "statistics of a prepared alignment",
         json_object(STATISTICS_FORMAT),
-        describe_statistics,
+        contact_dataset.describe_statistics,
         read_json,
         multiqc=_statistics_sample,
     ),
-    _simulation("simulated-families", "simulated protein families", FAMILIES_FORMAT),
-    _simulation("simulated-sequences", "simulated sequences with repeats", SEQUENCES_FORMAT),
-    _simulation("simulated-pairs", "simulated pairs of sequences", PAIRS_FORMAT),
-    _simulation("simulated-molecules", "simulated molecules", MOLECULES_FORMAT),
-    _simulation("simulated-promoters", "simulated promoters", PROMOTERS_FORMAT),
-    _simulation("simulated-trees", "simulated alignments with their trees", TREES_FORMAT),
+    _simulation("simulated-families", "simulated protein families", simulated.FAMILIES_FORMAT),
+    _simulation("simulated-sequences", "simulated sequences with repeats", simulated.SEQUENCES_FORMAT),
+    _simulation("simulated-pairs", "simulated pairs of sequences", simulated.PAIRS_FORMAT),
+    _simulation("simulated-molecules", "simulated molecules", simulated.MOLECULES_FORMAT),
+    _simulation("simulated-promoters", "simulated promoters", simulated.PROMOTERS_FORMAT),
+    _simulation("simulated-trees", "simulated alignments with their trees", simulated.TREES_FORMAT),
     FileKind(
         "promoters",
         "promoter FASTA",

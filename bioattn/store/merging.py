@@ -15,20 +15,9 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import check_output, open_bytes, parse_json, read_lines, require_free_space, text_output
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.hdf5 import create_array, hdf5_file, is_hdf5, open_hdf5, text_attribute
+from bioattn.store import shards
 from bioattn.store.contents import read_samples, stored_layout
 from bioattn.store.schema import SLAB_BYTES, FileLayout
-from bioattn.store.shards import (
-    PART_START,
-    SETTINGS,
-    SHARD,
-    SHARD_FILE,
-    SHARD_INPUTS,
-    UNFINISHED,
-    ShardRecord,
-    read_shard_file,
-    shard_of_hdf5,
-    shard_of_table,
-)
 from bioattn.store.writer import result_file
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import listed
@@ -98,7 +87,7 @@ def merge_shards(
     return MergeSummary(title=title, parts=given, num_inputs=first.total, num_missing=missing, failed=failed)
 
 
-def _complete_set(paths: Sequence[Path]) -> dict[Path, ShardRecord]:
+def _complete_set(paths: Sequence[Path]) -> dict[Path, shards.ShardRecord]:
     """The parts in the order of their inputs, none missing, doubled or of another run. Raises: BioattnError."""
     if twice := [path for path in paths if paths.count(path) > 1]:
         raise BioattnError(f"{twice[0]}: is given twice; give each part once")
@@ -133,18 +122,18 @@ def _complete_set(paths: Sequence[Path]) -> dict[Path, ShardRecord]:
     return ordered
 
 
-def _record(path: Path) -> ShardRecord:
+def _record(path: Path) -> shards.ShardRecord:
     record = None
     if path.is_dir():
-        if (path / SHARD_FILE).is_file():
-            record = read_shard_file(path)[0]
+        if (path / shards.SHARD_FILE).is_file():
+            record = shards.read_shard_file(path)[0]
     elif is_hdf5(path):
         with open_hdf5(path) as file:
-            record = shard_of_hdf5(path, file)
+            record = shards.shard_of_hdf5(path, file)
     else:
         with open_bytes(path) as text:
-            is_part = text.read(len(PART_START)) == PART_START.encode()
-        record = shard_of_table(path) if is_part else None
+            is_part = text.read(len(shards.PART_START)) == shards.PART_START.encode()
+        record = shards.shard_of_table(path) if is_part else None
     if record is None:
         raise BioattnError(
             f"{path}: is no part of a sharded run; give what commands with --shard wrote (FASTA files are joined "
@@ -153,7 +142,7 @@ def _record(path: Path) -> ShardRecord:
     return record
 
 
-def _merge_tables(parts: Mapping[Path, ShardRecord], output: TextIO) -> None:
+def _merge_tables(parts: Mapping[Path, shards.ShardRecord], output: TextIO) -> None:
     header: str | None = None
     for path, record in parts.items():
         lines = (line for number, line in read_lines(path) if number > 1)
@@ -177,10 +166,10 @@ def _merge_results(parts: Sequence[Path], output: Path, total: int, progress: Pr
     owner: dict[str, Path] = {}
     for path in parts:
         with open_hdf5(path) as file:
-            if UNFINISHED in file.attrs:
+            if shards.UNFINISHED in file.attrs:
                 raise BioattnError(f"{path}: is unfinished: repeat the command that made it with --resume")
             stored = replace(stored_layout(path, file), shard=None)
-            settings = parse_json(text_attribute(file, SETTINGS) or "{}", str(path))
+            settings = parse_json(text_attribute(file, shards.SETTINGS) or "{}", str(path))
             ids = read_samples(file, ()).ids
             for name in ids:
                 if owner.setdefault(name, path) is not path:
@@ -210,7 +199,7 @@ def _merge_arrays(parts: Sequence[Path], output: Path) -> None:
         read = [files.enter_context(open_hdf5(path)) for path in parts]
         whole = files.enter_context(hdf5_file(output))
         for name, value in read[0].attrs.items():
-            if name not in (SHARD, SHARD_INPUTS, SETTINGS):
+            if name not in (shards.SHARD, shards.SHARD_INPUTS, shards.SETTINGS):
                 whole.attrs[name] = value
         for name, array in read[0].items():
             dtype = max((file[name].dtype for file in read), key=lambda each: each.itemsize)
@@ -223,11 +212,11 @@ def _merge_arrays(parts: Sequence[Path], output: Path) -> None:
 
 
 def _merge_folders(parts: Sequence[Path], output: Path, progress: Progress) -> dict[str, str]:
-    contents = {part: read_shard_file(part) for part in parts}
+    contents = {part: shards.read_shard_file(part) for part in parts}
     results = [(part, name) for part, (_, names, _) in contents.items() for name in names]
     for part, name in results:
         if not (part / name).is_dir():
-            raise FormatError(f"{part}: {name}, which {SHARD_FILE} names, is missing; make it again")
+            raise FormatError(f"{part}: {name}, which {shards.SHARD_FILE} names, is missing; make it again")
     names = {f"*/{path.name}" for part, name in results for path in (part / name).iterdir()}
     progress.begin("copying", len(results))
     try:
