@@ -60,6 +60,7 @@ class Option:
     """How a field stands on the command line."""
 
     help: str
+    """Empty: only the TOML file sets it, by a key outside tables."""
     flags: tuple[str, ...] = ()
     """As typed, such as `--output` and `-o`; empty: made from the field's name."""
     metavar: str | None = None
@@ -87,12 +88,6 @@ class _Table(NamedTuple):
     kinds: tuple[type, ...]
     """Dataclasses of its keys; those that `option` made are options of the command, too."""
     name: str | None
-
-
-class _TopLevelKey(NamedTuple):
-    """A field that only the TOML file sets, outside tables."""
-
-    wanted: str
 
 
 def argument(metavar: str, help: str, *, default: Any = MISSING, **properties: Any) -> Any:
@@ -149,11 +144,6 @@ def table(*kinds: type, name: str | None = None) -> Any:
     return field(default_factory=dict, metadata={DECLARED: _Table(kinds, name)})
 
 
-def toml_key(wanted: str, *, default: Any) -> Any:
-    """A field that only the TOML file sets, by a key outside tables. wanted: what its value is, for messages."""
-    return field(default=default, metadata={DECLARED: _TopLevelKey(wanted)})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What all settings can do."""
@@ -197,7 +187,7 @@ class Parameter(NamedTuple):
 def parameters(name: str, kind: Any, declared: "Field[Any]") -> Iterator[Parameter]:
     """The parameters that a field stands for: itself, the options of its table, or none."""
     said = declared.metadata.get(DECLARED)
-    if isinstance(said, Option):
+    if isinstance(said, Option) and said.help:
         yield Parameter(name, kind, said, declared.default)
     elif isinstance(said, _Table):
         options: dict[str, Parameter] = {}

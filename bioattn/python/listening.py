@@ -21,13 +21,6 @@ from bioattn.store.schema import SAMPLE, SITES, Block, FileLayout, GroupLayout, 
 CALLS = "samples"
 
 
-class Captured(Attention):
-    """The attention of the forward passes in a `capture`: there when it ends."""
-
-    def __init__(self) -> None:
-        super().__init__(Held(FileLayout(inputs=CALLS, model_sha256="")))
-
-
 @contextmanager
 def capture(
     model: Any,
@@ -38,7 +31,7 @@ def capture(
     reduce: str = "none",
     top_k: int | None = None,
     value_weighted: bool = False,
-) -> Iterator[Captured]:
+) -> Iterator[Attention]:
     """Keep the attention of the forward passes in the body: `with bioattn.capture(model, "*.cross.*") as maps:`.
 
     model: one of `load_model`, or any `torch.nn.Module` built on `bioattn.attention`. sites: shell patterns of the
@@ -55,14 +48,14 @@ def capture(
     known = sites_of(getattr(model, "model", model))
     names = matching_sites(options.sites, known, "the model")
     receiver = _Receiver(BatchReceiver(options))
-    maps = Captured()
+    maps = Attention(Held(FileLayout(inputs=CALLS, model_sha256="")))  # filled when the body ends
     with listen(names, receiver, value_weighted=value_weighted):
         yield maps
     layouts, block = receiver.results()
     layout = FileLayout(inputs=CALLS, model_sha256=getattr(model, "sha256", ""), groups=layouts)
     held = Held(layout)
     held.append(block)
-    Attention.__init__(maps, held)
+    maps.__init__(held)  # type: ignore[misc]
 
 
 class _Receiver:

@@ -17,7 +17,6 @@ from bioattn.io.settings import (
     output_option,
     require,
     table,
-    toml_key,
 )
 from bioattn.system.device import DEVICE, Device, Precision
 
@@ -34,7 +33,7 @@ class TrainingCommand(Settings):
     config: tuple[Path, ...] = CONFIG
     device: Device = DEVICE
     threads: int | None = THREADS
-    log_dir: str | None = toml_key("a folder for TensorBoard events (pip install tensorboard)", default=None)
+    log_dir: str | None = option("", wanted="a folder for TensorBoard events (pip install tensorboard)")
     resume: bool = RESUME
     force: bool = FORCE
     model: Mapping[str, Any] = table()

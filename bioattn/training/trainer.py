@@ -234,27 +234,25 @@ class Trainer:
             position.best_score = score if can_be_best else None
             weights = self.average.model.state_dict()
             self.best_weights = {name: each.detach().cpu().clone() for name, each in weights.items()}
-        self._tell_round(row, judgement)
+        validation = best_so_far = ""
+        if judgement is not None:
+            figures = {name: judgement.figures.get(key, math.nan) for key, name in self.task.shown.items()}
+            figures |= {self.task.metric: judgement.score}
+            validation = "; validation " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        if position.best_score is not None:
+            is_best = position.best_round == position.round - 1
+            best_so_far = (
+                "; best so far" if is_best else f"; best: {self._count_word(position.best_round + 1)}"
+            )
+        done = f"training loss {row['training_loss']:.4g}" if "training_loss" in row else "the start"
+        self.progress.note(
+            f"{self._count_word(position.round)}/{self.counts[-1]:,}: {done}{validation}{best_so_far} "
+            f"({duration(time.monotonic() - self.round_began)})"
+        )
         if self.events is not None:
             add_events(self.events, self.ends[position.round], row)
         position.step = 0
         position.round_loss = 0.0
-
-    def _tell_round(self, row: Mapping[str, float], judgement: Judgement | None) -> None:
-        task, position = self.task, self.position
-        validation = best = ""
-        if judgement is not None:
-            figures = {name: judgement.figures.get(key, math.nan) for key, name in task.shown.items()}
-            figures |= {task.metric: judgement.score}
-            validation = "; validation " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
-        if position.best_score is not None:
-            is_best = position.best_round == position.round - 1
-            best = "; best so far" if is_best else f"; best: {self._count_word(position.best_round + 1)}"
-        done = f"training loss {row['training_loss']:.4g}" if "training_loss" in row else "the start"
-        self.progress.note(
-            f"{self._count_word(position.round)}/{self.counts[-1]:,}: {done}{validation}{best} "
-            f"({duration(time.monotonic() - self.round_began)})"
-        )
 
     def _tell_end(self, seconds: float) -> None:
         position, task = self.position, self.task

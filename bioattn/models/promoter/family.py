@@ -17,7 +17,6 @@ from bioattn.io.settings import (
     option,
     output_option,
     table,
-    toml_key,
 )
 from bioattn.models.attention_settings import (
     BATCH_SIZE_HELP,
@@ -194,7 +193,7 @@ class PromoterTrainingSettings(TrainingCommand):
         default=1,
         min=1,
     )
-    networks: tuple[dict[str, Any], ...] = toml_key("tables with model and training", default=())
+    networks: tuple[dict[str, Any], ...] = option("", wanted="tables with model and training", default=())
     """Settings of each network, in place of `model` and `training`; the mean of their predictions is kept."""
     strand: Strand = option(
         "Strands on which simple models count k-mers in windows: both, forward (bacteria, reporters with a "
@@ -204,7 +203,7 @@ class PromoterTrainingSettings(TrainingCommand):
     check: bool = option(
         "Check at the end, in seconds, whether the maps point at what predictions depend on.", default=True
     )
-    treatment_columns: tuple[str, ...] = toml_key("a list of column names", default=())
+    treatment_columns: tuple[str, ...] = option("", wanted="a list of column names", default=())
     """Features used by the features encoder; empty: every column that varies."""
     model: Mapping[str, Any] = table(PromoterModelConfig)
     training: Mapping[str, Any] = table(TrainingConfig)
