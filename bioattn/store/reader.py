@@ -43,6 +43,23 @@ class SiteInfo:
     heads: tuple[int, ...]
     """Head numbers of the model along the head axis, or those reduced over."""
     reduce: Reduction
+    treatments: list[str] | None
+    """Names along the treatment axis; None without one."""
+    key_edges: NDArray[np.int64] | None
+    """K + 1 bin edges in bases from the window's first base, 5'→3'; None when keys are not positions, or only the
+    largest weights of each query were kept."""
+    receptive_field: int | None
+    """Bases one key sees, centred on its bin; None when keys are not positions."""
+    null_key: bool
+    """Whether rows sum to at most 1; what is missing went to a key that stands for "nowhere"."""
+    phases: int
+    """Shifted windows whose weights were averaged into finer bins."""
+    has_value_weighted: bool
+    """Whether the weights times the norm of the value vector are there, too."""
+    has_contributions: bool
+    """Whether what each key adds to the prediction is there, too."""
+    intercept: NDArray[np.float64]
+    """By treatment, what contributions are added to; empty where there are none."""
 
     def __repr__(self) -> str:
         return f"<site {self.name}: {', '.join(self.dims)}; {len(self.heads):,} heads>"
@@ -56,50 +73,6 @@ class SiteInfo:
         """Whether queries and keys are not places of one kind, as where a decoder looks at its source."""
         keys = self.layout.axis(schema.KEY).kind
         return schema.QUERY in self.dims and self.kind(schema.QUERY) != keys
-
-    @property
-    def treatments(self) -> list[str] | None:
-        """Names along the treatment axis; None without one."""
-        names = self.layout.axis("treatment").coordinates if "treatment" in self.dims else None
-        return None if names is None else [str(name) for name in names]
-
-    @property
-    def key_edges(self) -> NDArray[np.int64] | None:
-        """K + 1 bin edges in bases from the window's first base, 5'→3'; None when keys are not positions, or only
-        the largest weights of each query were kept."""
-        edges = self.layout.axis(schema.KEY).edges if schema.KEY in self.dims else None
-        return None if edges is None else np.array(edges, dtype=np.int64)
-
-    @property
-    def receptive_field(self) -> int | None:
-        """Bases one key sees, centred on its bin; None when keys are not positions."""
-        field = self.layout.attributes.get("receptive_field")
-        return None if field is None else int(field)  # type: ignore[arg-type]
-
-    @property
-    def null_key(self) -> bool:
-        """Whether rows sum to at most 1; what is missing went to a key that stands for "nowhere"."""
-        return bool(self.layout.attributes.get("sink", False))
-
-    @property
-    def phases(self) -> int:
-        """Shifted windows whose weights were averaged into finer bins."""
-        return int(self.layout.attributes.get("phases", 1))  # type: ignore[arg-type]
-
-    @property
-    def has_value_weighted(self) -> bool:
-        """Whether the weights times the norm of the value vector are there, too."""
-        return any(array.name == schema.VALUE_WEIGHTED for array in self.layout.arrays)
-
-    @property
-    def has_contributions(self) -> bool:
-        """Whether what each key adds to the prediction is there, too."""
-        return any(array.name == schema.CONTRIBUTIONS for array in self.layout.arrays)
-
-    @property
-    def intercept(self) -> NDArray[np.float64]:
-        """By treatment, what contributions are added to; empty where there are none."""
-        return np.array(self.layout.attributes.get("intercept", ()), dtype=np.float64)
 
 
 class Sites(dict[str, Site]):
@@ -262,23 +235,32 @@ class Attention(Results):
             folder, _, name = path.partition("/")
             if folder != schema.SITES:
                 continue
-            array = next(each for each in layout.arrays if each.name == schema.WEIGHTS)
-            names = [axis.name for axis in layout.axes]
-            dims = tuple(name for name in names if name != schema.KEY or schema.RANK not in names)
+            arrays = {array.name: array for array in layout.arrays}
+            array, said = arrays[schema.WEIGHTS], dict[str, Any](layout.attributes)
+            axes = {axis.name: axis for axis in layout.axes if axis.name in array.dims}
+            named = axes["treatment"].coordinates if "treatment" in axes else None
+            edges = axes[schema.KEY].edges if schema.KEY in axes else None
             shape: tuple[int, ...] = ()
             if not layout.per_sample:
                 shape = (len(self._contents.samples), *layout.shape(array))
             elif len(self._contents.samples):
                 shape = layout.shape(array, self._contents.samples.lengths(0))
-            heads: Any = layout.attributes["heads"]
             sites[name] = SiteInfo(
                 name=name,
                 layout=layout,
-                dims=dims if layout.per_sample else (schema.SAMPLE, *dims),
+                dims=array.dims if layout.per_sample else (schema.SAMPLE, *array.dims),
                 shape=shape,
                 dtype=np.dtype(array.dtype),
-                heads=tuple(map(int, heads)),
-                reduce=Reduction(str(layout.attributes["reduce"])),
+                heads=said["heads"],
+                reduce=Reduction(said["reduce"]),
+                treatments=None if named is None else [str(name) for name in named],
+                key_edges=None if edges is None else np.array(edges, dtype=np.int64),
+                receptive_field=said.get("receptive_field"),
+                null_key=bool(said.get("sink", False)),
+                phases=said.get("phases", 1),
+                has_value_weighted=schema.VALUE_WEIGHTED in arrays,
+                has_contributions=schema.CONTRIBUTIONS in arrays,
+                intercept=np.array(said.get("intercept", ()), dtype=np.float64),
             )
         return sites
 
