@@ -1,6 +1,6 @@
 """`bioattn.open`: what is in a file or folder that bioattn reads or writes."""
 
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from pathlib import Path
 from typing import Any
 
@@ -42,25 +42,19 @@ def open(path: Path | str) -> Any:
     raise BioattnError(f"{path}: is {kind.title}, which is not for reading; bioattn inspect describes it")
 
 
-class Folder(Mapping[str, Any]):
+class Folder(UserDict[str, Any]):
     """The files and folders in a folder by name; each is opened (`bioattn.open`) when it is asked for."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        super().__init__(
+            {each.name: each for each in sorted(path.iterdir()) if not each.name.startswith(".")}
+        )
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._names():
-            raise KeyError(f"{self.path} holds no {name!r}; it holds {quoted(self._names())}")
-        return open(self.path / name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
-
-    def __len__(self) -> int:
-        return len(self._names())
+        if name not in self.data:
+            raise KeyError(f"{self.path} holds no {name!r}; it holds {quoted(list(self.data))}")
+        return open(self.data[name])
 
     def __repr__(self) -> str:
-        return f"<{self.path}: {quoted(self._names())}>"
-
-    def _names(self) -> list[str]:
-        return sorted(each.name for each in self.path.iterdir() if not each.name.startswith("."))
+        return f"<{self.path}: {quoted(list(self.data))}>"

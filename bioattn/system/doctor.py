@@ -36,7 +36,21 @@ class Diagnosis:
 
 def examine() -> list[Diagnosis]:
     """Look at versions, device, threads and memory, and compute one attention layer on the device."""
-    return [*_versions(), *_device(), *_threads(), *_memory()]
+    cores, quota = granted_cores(), cpu_quota()
+    of_quota = "" if quota is None else f", CPU quota {quota:g}"
+    granted = f"{cores} granted of {os.cpu_count() or cores}{of_quota}"
+    diagnoses = [*_versions(), *_device(), Diagnosis("threads", "cores", granted)]
+    if (told := os.environ.get("OMP_NUM_THREADS")) is not None:
+        obeyed = told.isdecimal() and 1 <= int(told) <= cores
+        advice = "" if obeyed else f"set it to 1 … {cores}, or unset it"
+        diagnoses.append(Diagnosis("threads", "OMP_NUM_THREADS", told, advice))
+    free, limit = free_memory(), memory_limit()
+    text = "unknown" if free is None else human_bytes(free)
+    little = free is not None and free < 1_000_000_000
+    diagnoses.append(Diagnosis("memory", "free", text, "too little for most models" * little))
+    if limit is not None:
+        diagnoses.append(Diagnosis("memory", "control group", f"at most {human_bytes(limit)}"))
+    return diagnoses
 
 
 def as_text(diagnoses: Sequence[Diagnosis]) -> str:
@@ -117,22 +131,3 @@ def _forward(device: "torch.device") -> float:
         there = inputs.to(device)
         computed, _ = layer.to(device)(there, there, there)
         return float((computed.cpu() - expected).abs().max())
-
-
-def _threads() -> Iterator[Diagnosis]:
-    cores, quota = granted_cores(), cpu_quota()
-    of_quota = "" if quota is None else f", CPU quota {quota:g}"
-    yield Diagnosis("threads", "cores", f"{cores} granted of {os.cpu_count() or cores}{of_quota}")
-    if (told := os.environ.get("OMP_NUM_THREADS")) is not None:
-        obeyed = told.isdecimal() and 1 <= int(told) <= cores
-        advice = "" if obeyed else f"set it to 1 … {cores}, or unset it"
-        yield Diagnosis("threads", "OMP_NUM_THREADS", told, advice)
-
-
-def _memory() -> Iterator[Diagnosis]:
-    free, limit = free_memory(), memory_limit()
-    text = "unknown" if free is None else human_bytes(free)
-    little = free is not None and free < 1_000_000_000
-    yield Diagnosis("memory", "free", text, "too little for most models" * little)
-    if limit is not None:
-        yield Diagnosis("memory", "control group", f"at most {human_bytes(limit)}")
