@@ -95,32 +95,25 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
     except BrokenPipeError:
         _drop_output()
         return 141
-    except MemoryError:
-        say_error(_OUT_OF_MEMORY)
-        return 1
-    except ImportError as error:
-        if not any(words in str(error) for words in _NO_ROOM_FOR_LIBRARY):
-            raise
-        say_error("out of memory while libraries were loaded; allow this process more of it (ulimit -v)")
-        return 1
-    except OSError as error:
-        if error.errno == errno.ENOMEM:
-            say_error(_OUT_OF_MEMORY)
-        elif error.errno in (errno.EMFILE, errno.ENFILE):
-            say_error("too many open files; allow this process more of them (ulimit -n)")
-        elif error.errno in _FULL:
+    except (MemoryError, ImportError, OSError, RuntimeError) as error:
+        number, text = getattr(error, "errno", None), str(error)
+        if isinstance(error, MemoryError) or number == errno.ENOMEM:
+            sentence = _OUT_OF_MEMORY
+        elif isinstance(error, ImportError) and any(words in text for words in _NO_ROOM_FOR_LIBRARY):
+            sentence = "out of memory while libraries were loaded; allow this process more of it (ulimit -v)"
+        elif number in (errno.EMFILE, errno.ENFILE):
+            sentence = "too many open files; allow this process more of them (ulimit -n)"
+        elif isinstance(error, OSError) and number in _FULL:
             _drop_output()
-            say_error(
+            sentence = (
                 f"standard output cannot be written ({error.strerror}); what was printed is not complete"
             )
+        # torch's GPU errors have a class, its CPU errors only a sentence.
+        elif type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text:
+            sentence = f"{_OUT_OF_MEMORY} ({text.splitlines()[0]})"
         else:
             raise
-        return 1
-    except RuntimeError as error:
-        # torch's GPU errors have a class, its CPU errors only a sentence.
-        if type(error).__name__ != "OutOfMemoryError" and "can't allocate memory" not in str(error):
-            raise
-        say_error(f"{_OUT_OF_MEMORY} ({str(error).splitlines()[0]})")
+        say_error(sentence)
         return 1
     return 0
 

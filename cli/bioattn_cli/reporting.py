@@ -17,7 +17,6 @@ from bioattn.text import duration, printable, shortened
 if TYPE_CHECKING:
     import torch
     from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
 
 LOGGER = logging.getLogger("bioattn")
 PLAIN_INTERVAL_SECONDS = 10.0
@@ -72,12 +71,11 @@ class Messages(logging.StreamHandler[TextIO]):
         return ("" if level == "info" else f"{level}: ") + printable(said)
 
     def emit(self, record: logging.LogRecord) -> None:
-        bar = None if ProgressBar.shown is None else ProgressBar.shown.bar
-        if bar is None:
+        if ProgressBar.bar is None:
             super().emit(record)
         else:
-            text = self.format(record)
-            bar.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
+            text, console = self.format(record), ProgressBar.bar.console
+            console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 class Reporter:
@@ -116,56 +114,43 @@ class Reporter:
 class ProgressBar(Progress):
     """A rich progress bar on stderr, gone when the work ends."""
 
-    shown: ClassVar["ProgressBar | None"] = None
-
-    def __init__(self) -> None:
-        self.bar: RichProgress | None = None
-        self._task: TaskID | None = None
+    bar: ClassVar["RichProgress | None"] = None
+    """The one on the terminal."""
 
     def begin(self, description: str, total: int | None) -> None:
         """Show a bar of `total` steps."""
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-        from rich.progress import Progress as RichProgress
 
         self.end()
-        self.bar = RichProgress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[status]}"),
+        ProgressBar.bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.fields[status]}"),
             console=Console(stderr=True),
             transient=True,
             redirect_stdout=False,
         )
-        self._task = self.bar.add_task(printable(description), total=total, status="")
-        self.bar.start()
-        ProgressBar.shown = self
+        ProgressBar.bar.add_task(printable(description), total=total, status="")
+        ProgressBar.bar.start()
 
     def advance(self, steps: int = 1, **status: float | str) -> None:
         """Move the bar and show `status` beside it."""
-        if self.bar is not None and self._task is not None:
+        if ProgressBar.bar is not None:
             shown: dict[str, Any] = {"status": _status_text(status)} if status else {}
-            self.bar.update(self._task, advance=steps, **shown)
+            ProgressBar.bar.update(ProgressBar.bar.task_ids[0], advance=steps, **shown)
 
     def note(self, sentence: str) -> None:
         """Print a line that stays, above the bar."""
         LOGGER.info(sentence)
 
     def end(self) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-            self.bar = None
-        if ProgressBar.shown is self:
-            ProgressBar.shown = None
+        if ProgressBar.bar is not None:
+            ProgressBar.bar.stop()
+            ProgressBar.bar = None
 
 
 class ProgressLines(Progress):
