@@ -155,6 +155,9 @@ class ResultFile:
     """What it holds for each sample, as ` × 4 treatments`."""
     smaller: str
     """What the user can do to make it smaller, as an imperative."""
+    resume: bool
+    force: bool
+    """As `bioattn.store.writer.result_file` takes them."""
 
 
 class RunSummary(NamedTuple):
@@ -173,23 +176,21 @@ def run_work(
     file: ResultFile | None = None,
     *,
     shard: Shard | None = None,
-    resume: bool = False,
-    force: bool = False,
     progress: Progress = SILENT,
 ) -> RunSummary:
     """Compute all samples, or those of a shard, and hand the blocks to `file` and `take`, in order.
 
-    resume, force: as `bioattn.store.writer.result_file` takes them. The outputs of a shard say so, and
-    `bioattn.store.merging` makes the whole of all shards.
+    The outputs of a shard say so, and `bioattn.store.merging` makes the whole of all shards.
 
     Raises: BioattnError for a full disk or what is left of another run; Interrupted on Ctrl-C and SIGTERM, with
     `resume` able to go on.
     """
-    record = None
     if shard is not None:
         total = work.source.num_samples
         rows = shard.slice(total, work.batch_size)
-        record = None if file is None else ShardRecord.of(shard, total, file.settings, work.batch_size)
+        if file is not None:
+            record = ShardRecord.of(shard, total, file.settings, work.batch_size)
+            file = replace(file, layout=replace(file.layout, shard=record))
         LOGGER.info(f"shard {shard}: {counted(rows.stop - rows.start, work.noun)} of {total:,}")
         work = work.part(rows)
     number, noun = work.source.num_samples, work.noun
@@ -199,7 +200,7 @@ def run_work(
     try:
         with stop_on_signals() as request:
             if file is not None:
-                return _run_to_file(work, take, file, record, resume, force, progress, request)
+                return _run_to_file(work, take, file, progress, request)
             for block in work.blocks(progress=progress, request=request):
                 take(block)
     except Interrupted as stop:
@@ -215,14 +216,11 @@ def _run_to_file(
     work: Work,
     take: Callable[[schema.Block], None],
     file: ResultFile,
-    record: ShardRecord | None,
-    resume: bool,
-    force: bool,
     progress: Progress,
     request: StopRequest,
 ) -> RunSummary:
-    number, noun = work.source.num_samples, work.noun
-    layout = replace(file.layout, shard=record)
+    number, noun, layout = work.source.num_samples, work.noun, file.layout
+    resume, force, settings = file.resume, file.force, file.settings
     size = layout.stored_bytes(number, work.lengths)
     advice = f"; to make it smaller, {file.smaller}" if size > LARGE else ""
     LOGGER.info(f"{file.about} of {counted(number, noun)}{file.of_each} takes {human_bytes(size)}{advice}")
@@ -232,7 +230,7 @@ def _run_to_file(
     done = resumed = 0
     try:
         with result_file(
-            file.output, layout, number, settings=file.settings, resume=resume, force=force
+            file.output, layout, number, settings=settings, resume=resume, force=force
         ) as writer:
             done = resumed = len(writer)
             if resumed:
@@ -360,15 +358,11 @@ def write_attention_file(
         about=about,
         of_each=of_each,
         smaller=smaller,
-    )
-    summary = run_work(
-        work,
-        file=file,
-        shard=None if settings.shard is None else parse_shard(settings.shard),
         resume=settings.resume,
         force=settings.force,
-        progress=running.progress,
     )
+    shard = None if settings.shard is None else parse_shard(settings.shard)
+    summary = run_work(work, file=file, shard=shard, progress=running.progress)
     figures: dict[str, Any] = {f"{work.noun}s": summary.num_samples}
     return RunReport(
         f"wrote {settings.output}: {about} of {counted(summary.num_samples, work.noun)}{of_each} at "

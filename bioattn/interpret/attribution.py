@@ -303,10 +303,10 @@ def run_attribution(
             about="attribution",
             of_each=f" × {counted(len(treatments.names), 'treatment')}",
             smaller="choose fewer --treatment or --genes",
+            resume=resume,
+            force=force,
         ),
         shard=shard,
-        resume=resume,
-        force=force,
         progress=progress,
     )
     return summary, completeness

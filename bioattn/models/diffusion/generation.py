@@ -73,15 +73,7 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
                     for number, codes_L in enumerate(steps_SL, start=1):
                         trajectory.write(format_record(f"{name}/{number}", "", decode(codes_L)))
 
-        summary = run_work(
-            work,
-            write,
-            file,
-            shard=shard,
-            resume=settings.resume,
-            force=settings.force,
-            progress=running.progress,
-        )
+        summary = run_work(work, write, file, shard=shard, progress=running.progress)
     written = (settings.output, settings.attention, settings.trajectory)
     return RunReport(
         f"wrote {settings.output}: {counted(summary.num_samples, 'design')}",
@@ -146,6 +138,8 @@ def _work(
         about="attention",
         of_each="",
         smaller="ask for fewer designs or --steps",
+        resume=settings.resume,
+        force=settings.force,
     )
 
 

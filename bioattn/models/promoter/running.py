@@ -254,7 +254,7 @@ def run_promoters(
 
     predictions: gets a wide TSV: responses, or probabilities of a binary model. attention: HDF5 file by
     `docs/formats/attention.md`. genes, samples: as `Work.chosen` takes them. batch_size: promoters per
-    forward pass, None = what keeps memory flat. shard, resume, force: as in `run_work`.
+    forward pass, None = what keeps memory flat. shard, resume, force: as in `run_work` and `ResultFile`.
 
     Raises: BioattnError for promoters or treatments that the model cannot take, and as `run_work`.
     """
@@ -288,8 +288,10 @@ def run_promoters(
             about="attention",
             of_each=f" × {counted(len(treatments.names), 'treatment')} at {counted(len(runner.layouts), 'site')}",
             smaller="choose fewer --treatment, --sites or --heads, --genes or --samples, --reduce",
+            resume=resume,
+            force=force,
         )
-    return run_work(work, take, file, shard=shard, resume=resume, force=force, progress=progress)
+    return run_work(work, take, file, shard=shard, progress=progress)
 
 
 def _prediction_writer(
