@@ -3,7 +3,7 @@
 The codes (one byte a base, see `bioattn.formats.nucleotides`) lie in an index file in a cache folder, never beside
 the FASTA: `BIOATTN_CACHE`, else `XDG_CACHE_HOME/bioattn`, else `~/.cache/bioattn`. The index remembers path, size
 and times of its FASTA and is made again when they change; it appears whole under its name, so that processes which
-build it at the same time end with the same file. There is no file position to share: workers may fork or unpickle.
+build it at the same time end with the same file.
 
 Index file: the codes of all chromosomes one after another, JSON (chromosomes with lengths, source), the size of
 that JSON (8 bytes) and `bioattn-genome 2`.
@@ -39,7 +39,6 @@ from bioattn.io.files import (
 )
 from bioattn.io.folders import cache_folder
 from bioattn.system.progress import SILENT, Progress
-from bioattn.text import listed
 
 MAGIC = b"bioattn-genome 2"
 _END = struct.Struct("<Q16s")
@@ -58,8 +57,7 @@ class Chromosome(NamedTuple):
 class Genome:
     """Codes of a whole genome, addressed by chromosome name and 0-based positions.
 
-    Positions before the start or beyond the end of a chromosome read as N. Instances are cheap to pickle: another
-    process maps the same file.
+    Positions before the start or beyond the end of a chromosome read as N.
     """
 
     def __init__(self, index: Path) -> None:
@@ -85,22 +83,14 @@ class Genome:
         self._number = {name: number for number, name in enumerate(self.names)}
         self._windows: dict[int, tuple[NDArray[np.uint8], NDArray[np.int64]]] = {}
 
-    def __reduce__(self) -> tuple[type["Genome"], tuple[Path]]:
-        return Genome, (self.index,)
-
     def chromosome(self, name: str) -> NDArray[np.uint8]:
         """Codes of a whole chromosome, a read-only view. name: of `names`."""
         number = self._number[name]
         return self.codes[self.offsets[number] : self.offsets[number + 1]]
 
     def chromosome_numbers(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """Numbers of chromosomes for `windows`. Raises: BioattnError naming one the genome does not have."""
-        try:
-            return np.array([self._number[name] for name in names], dtype=np.int64)
-        except KeyError as error:
-            raise BioattnError(
-                f"the genome has no chromosome {error.args[0]!r}; it has {listed(self.names)}"
-            ) from None
+        """Numbers of chromosomes, each of `names`, for `windows`."""
+        return np.array([self._number[name] for name in names], dtype=np.int64)
 
     def windows(
         self,

@@ -172,8 +172,6 @@ class _SiteState:
             yield from self._take_queries(weights, value_weighted, tile)
             return
         tile = tile or Tile(dims[0], 0, len(weights))
-        if tile.axis not in dims:
-            raise RuntimeError(f"site {self._site.name} has no axis {tile.axis!r}")
         axis = dims.index(tile.axis)
         self._advance(tile, weights.shape[axis])
         tensors = {schema.WEIGHTS: weights}

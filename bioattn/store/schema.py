@@ -220,10 +220,7 @@ class GroupLayout:
 
     def axis(self, name: str) -> Axis:
         """The axis of this name. Raises: KeyError."""
-        for axis in self.axes:
-            if axis.name == name:
-                return axis
-        raise KeyError(name)
+        return {axis.name: axis for axis in self.axes}[name]
 
     def shape(self, array: Array, lengths: Mapping[str, int] | None = None) -> tuple[int, ...]:
         """Lengths of an array's axes but `sample`.
@@ -332,15 +329,11 @@ class FileLayout:
 
 
 def axis_length(axis: Axis, lengths: Mapping[str, int] | None = None) -> int:
-    """How many places an axis has in the sample of these lengths; None = in the array of all samples.
-
-    Raises: RuntimeError when the axis does not say, a mistake of whoever made the layout.
-    """
+    """How many places an axis has in the sample of these lengths; None = in the array of all samples."""
     if axis.lengths is not None and lengths is not None:
         length = lengths[axis.lengths]
         return length if axis.limit is None else min(length, axis.limit)
-    if axis.size is None:
-        raise RuntimeError(f"the axis {axis.name!r} has no length")
+    assert axis.size is not None, f"the axis {axis.name!r} has no length"
     return axis.size
 
 
