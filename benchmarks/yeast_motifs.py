@@ -40,7 +40,14 @@ from bioattn.interpret.motifs.known_motifs import (
 )
 from bioattn.interpret.motifs.known_motifs import KnownMotifSettings as Settings
 from bioattn.interpret.promoter_maps import PromoterMaps, Quantity, SiteMaps
-from bioattn.models.promoter.training.baselines import Baseline, BaselineData, component_ridge, kmer_ridge
+from bioattn.models.promoter.training.baselines import (
+    KMERS,
+    Baseline,
+    BaselineData,
+    by_penalty,
+    component_ridge,
+    kmer_windows,
+)
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -198,7 +205,10 @@ def ridge_table(
         score_pairs(
             [ridge_maps(row, dataset, names, codes)], codes, pairs, located, groups, contrasts
         ).assign(signal=row.name)
-        for row in (kmer_ridge(data), component_ridge(data))
+        for row in (
+            data.fitted("k-mer ridge", kmer_windows(data, KMERS), by_penalty),
+            component_ridge(data),
+        )
     )
 
 

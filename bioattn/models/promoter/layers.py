@@ -13,25 +13,19 @@ Shape suffixes: B promoters, L bases, K bases of a filter, P bins, S bases of a 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-
-class _Part(NamedTuple):
-    rows: slice
-    size: int
-
-
-_PART: ContextVar[_Part | None] = ContextVar("batch_part", default=None)
+_PART: ContextVar[tuple[slice, int] | None] = ContextVar("batch_part", default=None)
 
 
 @contextmanager
 def part_of_batch(rows: slice, size: int) -> Iterator[None]:
     """Inside the `with`, tensors are the `rows` (0-based, half-open) of a batch of `size` promoters."""
-    token = _PART.set(None if rows == slice(0, size) else _Part(rows, size))
+    token = _PART.set(None if rows == slice(0, size) else (rows, size))
     try:
         yield
     finally:
@@ -43,8 +37,8 @@ def uniform_like(values_B: Tensor) -> Tensor:
     part = _PART.get()
     if part is None:
         return torch.rand_like(values_B)
-    shape = (part.size, *values_B.shape[1:])
-    return torch.rand(shape, dtype=values_B.dtype, device=values_B.device)[part.rows]
+    rows, size = part
+    return torch.rand((size, *values_B.shape[1:]), dtype=values_B.dtype, device=values_B.device)[rows]
 
 
 def drop_channels(features_BXC: Tensor, share: float) -> Tensor:

@@ -25,6 +25,11 @@ from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import pearson
 from bioattn.promoters.treatments import TreatmentTable
 
+
+def kmer_ridge(data, ks=baselines.KMERS, windows=baselines.WINDOWS):
+    return data.fitted("k-mer ridge", baselines.kmer_windows(data, ks, windows), baselines.by_penalty)
+
+
 MOTIFS = ([0, 1, 2, 3, 2, 1], [3, 3, 1, 0, 0, 2])  # ACGTGC, TTCAAG
 TREATMENTS = 6
 
@@ -116,8 +121,8 @@ def test_planted_motifs_are_found_and_the_rows_keep_their_order(rows):
 def test_k_is_chosen_on_validation_genes():
     """Six-base motifs in 1,000 promoters: 4-mers see less of them."""
     data = baselines.BaselineData(planted_dataset())
-    chosen = baselines.kmer_ridge(data)
-    scores = {k: baselines.kmer_ridge(data, [k]).validation["pearson"] for k in baselines.KMERS}
+    chosen = kmer_ridge(data)
+    scores = {k: kmer_ridge(data, [k]).validation["pearson"] for k in baselines.KMERS}
     assert chosen.validation["pearson"] == max(scores.values()) > scores[4] + 0.05
     assert chosen.choice.startswith(f"{max(scores, key=scores.__getitem__)}-mers ")
 
@@ -145,8 +150,8 @@ def test_positions_are_named_from_the_anchor_that_the_dataset_knows(dataset):
     """With a TSS anchor the window goes on behind it: no start codon says where it is."""
     known = dataclasses.replace(dataset, metadata={"downstream": 40})
     data = baselines.BaselineData(known)
-    assert re.match("[456]-mers −80..[+]40, ", baselines.kmer_ridge(data, windows=()).choice)
-    assert re.match("[456]-mers −[28]0..[+]40, ", baselines.kmer_ridge(data, windows=(60,)).choice)
+    assert re.match("[456]-mers −80..[+]40, ", kmer_ridge(data, windows=()).choice)
+    assert re.match("[456]-mers −[28]0..[+]40, ", kmer_ridge(data, windows=(60,)).choice)
     assert re.match(
         "[456]-mers −80..[+]40 weighted around −(110±150|260±300)",
         data.fitted("", baselines.kmer_bumps(data, baselines.KMERS), baselines.by_penalty).choice,
@@ -161,7 +166,7 @@ def split(dataset):
 
 @pytest.fixture(scope="module")
 def base(split):
-    return baselines.kmer_ridge(baselines.BaselineData(split))
+    return kmer_ridge(baselines.BaselineData(split))
 
 
 class TestNearestTreatment:

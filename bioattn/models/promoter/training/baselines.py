@@ -228,7 +228,7 @@ def default_baselines(
             shared_TD = data.axis.loading[:, None].astype(np.float32)
         rows += [
             lambda: covariates(data, dataset),
-            lambda: kmer_ridge(data),
+            lambda: data.fitted("k-mer ridge", kmer_windows(data, KMERS), by_penalty),
             lambda: data.fitted("positional k-mer ridge", bumps, by_penalty),
             lambda: data.fitted("rank-1 ridge", bumps, partial(by_penalty, directions_TD=shared_TD)),
             lambda: component_ridge(data),
@@ -414,11 +414,6 @@ def kmers_in_windows(data: BaselineData, canonical: bool) -> list[Features]:
         if min(features, len(data.train)) <= MOST_FEATURES:
             found.append(((block, 1.0),))
     return list(dict.fromkeys(found))
-
-
-def kmer_ridge(data: BaselineData, ks: Sequence[int] = KMERS, windows: Sequence[int] = WINDOWS) -> Baseline:
-    """Ridge on the canonical k-mers before the anchor; k, window and penalty chosen on validation genes."""
-    return data.fitted("k-mer ridge", kmer_windows(data, ks, windows), by_penalty)
 
 
 def component_ridge(data: BaselineData, ks: Sequence[int] = KMERS) -> Baseline:
