@@ -151,7 +151,7 @@ def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset, names: Nam
     try:
         require_checkable(model)
     except BioattnError:
-        genes = genes[:0]
+        return QuickCheck()
     if len(genes) < FEW:
         return QuickCheck()
     treatments = model.treatments.names
