@@ -1,7 +1,7 @@
 """From an alignment as found, or a query and a database, to the A3M a model is given, and its statistics."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,7 +93,7 @@ def prepare_msa(
         )
     if statistics_file is not None:
         check_output(statistics_file, [output, *inputs], "--stats")
-    rounds: dict[str, list[SearchRound]] = {}
+    rounds: list[SearchRound] = []
     if not databases:
         preparation = Preparation(read_alignment(source))
         require_proteins(preparation.alignment, str(source))
@@ -101,9 +101,10 @@ def prepare_msa(
         query = read_search_query(source, settings.query)
         found: list[Alignment] = []
         for database in databases:
-            hits, rounds[str(database)] = search_database(
+            hits, of_database = search_database(
                 query, database, search or SearchSettings(), threads=threads, progress=progress
             )
+            rounds += of_database
             found.append(hits.select_rows(range(1, hits.num_rows)) if found else hits)
         preparation = Preparation(join_rows(found))
     alignment = preparation.alignment
@@ -212,23 +213,14 @@ def statistics_json(
     preparation: Preparation,
     statistics: AlignmentStatistics,
     read: tuple[int, int],
-    rounds: Mapping[str, Sequence[SearchRound]],
+    rounds: Sequence[SearchRound],
 ) -> dict[str, Any]:
-    """The content of the statistics file; read: rows and columns as found; rounds: by database."""
+    """The content of the statistics file; read: rows and columns as found."""
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "query": preparation.alignment.names[0],
-        "search": [
-            {
-                "database": Path(database).name,
-                "sequences": each.sequences,
-                "domains": each.rows,
-                "new_sequences": each.new,
-            }
-            for database, of_database in rounds.items()
-            for each in of_database
-        ],
+        "search": [each._asdict() for each in rounds],
         "rows_read": read[0],
         "columns_read": read[1],
         "steps": [step._asdict() for step in preparation.steps],

@@ -9,9 +9,8 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,15 +35,16 @@ _SEQUENCES_LOOKED_AT = 100
 _EASEL_LINE = re.compile(r"Line (\d+): (.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRound:
+class SearchRound(NamedTuple):
     """What one iteration found."""
 
+    database: str
+    """Name of the file."""
     sequences: int
     """Sequences of the database that were looked at."""
-    rows: int
-    """Domains in the alignment, without the query."""
-    new: int
+    domains: int
+    """Rows of the alignment, without the query."""
+    new_sequences: int
     """Sequences not among those of the iteration before."""
 
 
@@ -131,7 +131,7 @@ def search_database(
             alphabet, sequences=[sequence], traces=[faux_trace], all_consensus_cols=True, digitize=True
         )
         rows = len(found.names)
-        rounds.append(SearchRound(sequences=looked_at, rows=rows - 1, new=new))
+        rounds.append(SearchRound(database.name, looked_at, rows - 1, new))
         LOGGER.info(
             f"search{of_all}: {counted(rows - 1, 'domain')} among {counted(looked_at, 'sequence')}, "
             f"{counted(new, 'sequence')} new"

@@ -10,7 +10,6 @@ The file form is a table with one line per mapped residue: `msa_column` (0-based
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +45,10 @@ class ColumnMapping:
     """Row of the alignment the chain was aligned to; -1 when the mapping was read from a file."""
     identity: float
     """Fraction of the aligned residues that are equal; NaN when the mapping was read from a file."""
+    equal: int = 0
+    """Number of these residues."""
+    coverage: float = 0
+    """Aligned part of the shorter of chain and row."""
 
     def column_cb(self, chain: Chain, num_columns: int) -> NDArray[np.float32]:
         """(R, 3) CB coordinates of the match columns in ångström, NaN where no residue is mapped."""
@@ -61,7 +64,7 @@ def map_columns(chain: Chain, alignment: Alignment, *, source: str = "the struct
     sequence aligned, or fewer than `MIN_IDENTITY` of the aligned residues equal.
     """
     best = _aligned(chain, alignment, 0)
-    if best.mapping.identity < GOOD_IDENTITY or best.coverage < MIN_COVERAGE:
+    if best.identity < GOOD_IDENTITY or best.coverage < MIN_COVERAGE:
         # Rows that share the most words of three letters with the chain, without insertions.
         words = np.zeros(_LETTERS**_WORD, np.bool_)
         words[_words(np.frombuffer(chain.letters.encode("ascii"), np.uint8))] = True
@@ -69,17 +72,16 @@ def map_columns(chain: Chain, alignment: Alignment, *, source: str = "the struct
         likely = np.argsort(-np.array(shared, np.int64), kind="stable")[:_CANDIDATES].tolist()
         others = (_aligned(chain, alignment, row) for row in likely if row)
         best = max((best, *others), key=lambda aligned: aligned.equal)
-    mapping = best.mapping
-    if best.coverage < MIN_COVERAGE or mapping.identity < MIN_IDENTITY:
+    if best.coverage < MIN_COVERAGE or best.identity < MIN_IDENTITY:
         raise BioattnError(
             f"{source}: the sequence of chain {chain.name} does not match the alignment: its closest row, "
-            f"{alignment.names[mapping.row]!r}, has {percentage(mapping.identity)} equal residues over "
+            f"{alignment.names[best.row]!r}, has {percentage(best.identity)} equal residues over "
             f"{percentage(best.coverage)} of the shorter sequence ({percentage(MIN_IDENTITY)} over "
             f"{percentage(MIN_COVERAGE)} are needed); check that chain and alignment belong together"
         )
-    if not mapping.columns.size:
+    if not best.columns.size:
         raise BioattnError(f"{source}: no residue of chain {chain.name} stands in a match column")
-    return replace(mapping, identity=round(mapping.identity, 6))
+    return replace(best, identity=round(best.identity, 6))
 
 
 def write_mapping(path: Path, mapping: ColumnMapping, chain: Chain) -> None:
@@ -134,16 +136,7 @@ def read_mapping(path: Path, chain: Chain, num_columns: int) -> ColumnMapping:
     return ColumnMapping(columns=found[0], residues=found[1], row=-1, identity=float("nan"))
 
 
-class _RowAlignment(NamedTuple):
-    """A chain aligned to a row."""
-
-    mapping: ColumnMapping
-    equal: int
-    coverage: float
-    """Aligned part of the shorter of chain and row."""
-
-
-def _aligned(chain: Chain, alignment: Alignment, row: int) -> _RowAlignment:
+def _aligned(chain: Chain, alignment: Alignment, row: int) -> ColumnMapping:
     # Residues of the row, insertions included, and the match column of each; -1 for insertions.
     text = np.frombuffer(alignment.row_with_insertions(row).encode("ascii"), np.uint8)
     lower = text >= ord("a")
@@ -156,13 +149,14 @@ def _aligned(chain: Chain, alignment: Alignment, row: int) -> _RowAlignment:
         in_row, in_chain = align_chain(aligner, letters, chain)
     equal = sum(letters[i] == chain.letters[j] for i, j in zip(in_row, in_chain, strict=True))
     column = columns[in_row]
-    mapping = ColumnMapping(
+    return ColumnMapping(
         columns=column[column >= 0],
         residues=in_chain[column >= 0],
         row=row,
         identity=equal / max(1, len(in_row)),
+        equal=equal,
+        coverage=len(in_row) / max(1, min(len(letters), len(chain))),
     )
-    return _RowAlignment(mapping, equal, len(in_row) / max(1, min(len(letters), len(chain))))
 
 
 def _words(letters: NDArray[np.uint8]) -> NDArray[np.intp]:

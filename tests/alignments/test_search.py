@@ -51,7 +51,7 @@ def test_the_planted_family_is_found_and_no_other(hmmer, database):
     assert sorted(set(names)) == sorted(f"kin{number}" for number in range(12))
     assert names.count("kin5") == 2  # both domains
     assert set(alignment.descriptions[1:]) == {"of the family"}
-    assert [(each.sequences, each.rows, each.new) for each in rounds] == [(212, 13, 12)]
+    assert [each[1:] for each in rounds] == [(212, 13, 12)]
     inserted = alignment.insertions[names.index("kin3") + 1]
     assert [len(letters) for letters in inserted.values()] == [5]
     assert alignment.sequence(names.index("kin3") + 1) in path.read_text().replace("\n", "")
@@ -65,7 +65,7 @@ def test_parts_threads_and_packing_change_nothing(hmmer, database, monkeypatch, 
     monkeypatch.setattr(search, "_RESIDUES_AT_ONCE", 1000)
     for threads in (1, 3):
         found, again = search_database(query, packed, SearchSettings(iterations=3), threads=threads)
-        assert again == rounds
+        assert [each[1:] for each in again] == [each[1:] for each in rounds]
         assert found.names == expected.names
         assert found.insertions == expected.insertions
         assert np.array_equal(found.residues, expected.residues)
