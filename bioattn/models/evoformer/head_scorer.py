@@ -44,26 +44,21 @@ class AlignmentHeadScorer:
     ) -> None:
         """Read the proteins of a split. Raises: BioattnError when there are none."""
         dataset = open_contact_dataset(dataset_path)
-        indices = dataset.proteins_in(SPLIT_NAMES.index(split))
-        if not len(indices):
+        indices = dataset.proteins_in(SPLIT_NAMES.index(split)).tolist()
+        if not indices:
             raise BioattnError(
                 f"{dataset_path}: no protein is in the {split} split; choose another with --split"
             )
         self._model, self._progress = model, progress
-        self._families = load_families(
-            (dataset.protein(int(index)) for index in indices),
-            len(indices),
-            covariance=bool(model.config.pair_features),
-            progress=progress,
-        )
+        covariance = bool(model.config.pair_features)
+        self._families = load_families(dataset, indices, covariance=covariance, progress=progress)
         self.sites = {name: site for name, (_, site) in attention_layers(model.model).items()}
         self.items = [family.protein.id for family in self._families]
 
     def importance(self, silenced: Collection[Head] = ()) -> dict[Head, NDArray[np.float64]]:
         """|∂ loss / ∂ mask| of every head for every protein. silenced: none, as no such model is pruned.
 
-        Raises: BioattnError when a protein has no two residues in the structure, or the model predicts no
-        distances.
+        Raises: BioattnError when the model predicts no distances.
         """
         families = watched(self._progress, "head importance", self._families)
         gradients = [self._gradients(family) for family in families]
@@ -93,10 +88,6 @@ class AlignmentHeadScorer:
         """|∂ loss / ∂ mask| for one protein, by site, (H,)."""
         model, inputs = self._model, self._inputs(family)
         distances_RR = torch.from_numpy(distances(family.protein.cb[family.columns])).to(model.device)
-        if int(torch.isfinite(distances_RR).sum()) < 2:
-            raise BioattnError(
-                f"protein {family.protein.id!r}: fewer than two columns have a residue in the structure"
-            )
         masks = {
             name: torch.ones(site.num_heads, device=model.device, requires_grad=True)
             for name, site in self.sites.items()

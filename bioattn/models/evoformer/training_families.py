@@ -6,7 +6,7 @@ resumed run sees what an undisturbed one would have.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from bioattn.alignments.alphabet import GAP, RESIDUES, UNKNOWN
-from bioattn.alignments.contact_dataset import TRAIN, ContactProtein
+from bioattn.alignments.contact_dataset import TRAIN, ContactDataset, ContactProtein
 from bioattn.alignments.couplings import (
     LIGHT_PSEUDOCOUNT,
     average_product_correction,
@@ -43,7 +43,7 @@ from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.simulate.families import simulate_family
 from bioattn.store.training_record import Comparison
 from bioattn.structures.contacts import ContactScores, contact_scores, distances, mean_scores
-from bioattn.system.progress import SILENT, Progress, watched
+from bioattn.system.progress import Progress, watched
 from bioattn.text import counted, duration
 from bioattn.training.task import set_seed
 
@@ -107,26 +107,23 @@ def simulated_family(seed: int, number: int) -> TrainingFamily:
 
 
 def load_families(
-    proteins: Iterable[ContactProtein], total: int, *, covariance: bool, progress: Progress = SILENT
+    dataset: ContactDataset, indices: Sequence[int], *, covariance: bool, progress: Progress
 ) -> list[TrainingFamily]:
-    """Families with their weights, and with `covariance` their features, computed.
+    """Families of a dataset with their weights, and with `covariance` their features, computed.
 
     Raises: BioattnError naming a protein that no pair of columns with known distance is left of.
     """
     families = []
-    progress.begin("reading families", total)
-    for protein in proteins:
-        family = TrainingFamily(protein)
-        if int(protein.mapped.sum()) < 2:
+    for index in watched(progress, "reading families", indices):
+        family = TrainingFamily(dataset.protein(index))
+        if int(family.protein.mapped.sum()) < 2:
             raise BioattnError(
-                f"protein {protein.id!r}: fewer than two columns have a residue in the structure"
+                f"protein {family.protein.id!r}: fewer than two columns have a residue in the structure"
             )
         _ = family.weights
         if covariance:
             _ = family.covariance
         families.append(family)
-        progress.advance()
-    progress.end()
     return families
 
 

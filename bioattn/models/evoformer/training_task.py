@@ -92,7 +92,7 @@ class EvoformerTask(Task, Training):
             )
         covariance = self.config.pair_features > 0
         train, self.validation, self.test = (
-            load_families(map(dataset.protein, each), len(each), covariance=covariance, progress=progress)
+            load_families(dataset, each, covariance=covariance, progress=progress)
             for each in self.families.values()
         )
         torch.manual_seed(training.seed)
