@@ -292,14 +292,6 @@ def _after_header(
                 raise FormatError(f"{source}:{number}: the first line of this format is {shown}")
 
 
-class _Misfit(Exception):  # noqa: N818 - not an error until all layouts have failed
-    """The file is not in this layout; `line` is how far it went."""
-
-    def __init__(self, line: int, message: str) -> None:
-        super().__init__(message)
-        self.line = line
-
-
 def parse_phylip(source: str, data: bytes) -> Alignment:
     """Read a PHYLIP file of one alignment; blank lines are passed over, `?` is read as a gap.
 
@@ -316,16 +308,16 @@ def parse_phylip(source: str, data: bytes) -> Alignment:
     if not num_rows or not num_columns:
         raise FormatError(f"{source}:{lines[0][0]}: the alignment holds {size}")
     readings: list[RawRows] = []
-    misfits: list[_Misfit] = []
+    misfits: list[tuple[int, str]] = []
     for strict in (False, True):
         for sequential in (False, True):
             try:
                 readings.append(_phylip_rows(source, lines[1:], num_rows, num_columns, strict, sequential))
-            except _Misfit as misfit:
-                misfits.append(misfit)
+            except ValueError as misfit:
+                misfits.append(misfit.args)
     if not readings:
-        furthest = max(misfits, key=lambda misfit: misfit.line)
-        raise FormatError(f"{source}:{furthest.line}: {furthest}; the first line promises {size}")
+        line, reason = max(misfits, key=lambda misfit: misfit[0])
+        raise FormatError(f"{source}:{line}: {reason}; the first line promises {size}")
     raw = readings[0]
     if any(reading.texts != raw.texts for reading in readings):
         raise FormatError(
@@ -348,13 +340,13 @@ def _phylip_rows(
     strict: bool,
     sequential: bool,
 ) -> RawRows:
-    """The rows in one of the four layouts. Raises: _Misfit when they do not come out."""
+    """The rows in one of the four layouts. Raises: ValueError with line and reason when they do not come out."""
     raw = RawRows(source)
     rest = iter(lines)
     for row in range(num_rows):
         number, start = next(rest, (0, b""))
         if not number:
-            raise _Misfit(lines[-1][0] if lines else 1, f"the file ends after {counted(row, 'row')}")
+            raise ValueError(lines[-1][0] if lines else 1, f"the file ends after {counted(row, 'row')}")
         name, text = (
             (start[:_NAME_LENGTH], start[_NAME_LENGTH:]) if strict else [*start.split(maxsplit=1), b""][:2]
         )
@@ -366,10 +358,10 @@ def _phylip_rows(
             letters += b"".join(_letters(*line) for line in lines[num_rows + row :: num_rows])
         shown = name.decode("utf-8", "replace").strip()
         if len(letters) != num_columns:
-            raise _Misfit(number, f"row {shown!r} has {counted(len(letters), 'column')}")
+            raise ValueError(number, f"row {shown!r} has {counted(len(letters), 'column')}")
         raw.add(number, shown, letters)
     if sequential and (beyond := next(rest, None)):
-        raise _Misfit(beyond[0], "the file goes on after the last row")
+        raise ValueError(beyond[0], "the file goes on after the last row")
     return raw
 
 
@@ -378,7 +370,7 @@ def _letters(number: int, text: bytes) -> bytes:
     letters = text.translate(None, WHITE_SPACE)
     wrong = _NO_LETTERS.search(letters)
     if wrong:
-        raise _Misfit(number, f"{wrong[0].decode('utf-8', 'replace')!r} stands where letters are expected")
+        raise ValueError(number, f"{wrong[0].decode('utf-8', 'replace')!r} stands where letters are expected")
     return letters
 
 
