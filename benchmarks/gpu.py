@@ -34,9 +34,8 @@ from benchmarks.evoformer_plain import PlainBlock
 from bioattn.attention.capture import capture
 from bioattn.attention.kernels import Used
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
-from bioattn.models.evoformer.kernels import use_kernels
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.pair_updates import CUEQUIVARIANCE_LEAST
+from bioattn.models.evoformer.pair_updates import CUEQUIVARIANCE_LEAST, use_kernels
 from bioattn.models.evoformer.run import write_evoformer_model
 from bioattn.models.evoformer.stacks import compile_blocks
 from bioattn.system.device import Compile, Kernels

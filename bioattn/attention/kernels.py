@@ -1,4 +1,4 @@
-"""Which kernels beside torch's are used; `bioattn.models.evoformer.kernels` tries them and turns them on."""
+"""Which kernels beside torch's are used; `bioattn.models.evoformer.pair_updates` tries them and turns them on."""
 
 import torch
 from torch import Tensor

@@ -35,11 +35,10 @@ from bioattn.models.attention_settings import AttentionKeywords, attention_optio
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, Representation
 from bioattn.models.evoformer.family import EvoformerRun
 from bioattn.models.evoformer.inputs import TemplateInputs, prepare_inputs
-from bioattn.models.evoformer.kernels import use_kernels
 from bioattn.models.evoformer.layers import use_precision
 from bioattn.models.evoformer.memory import plan_memory
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.pair_updates import CUEQUIVARIANCE_LEAST
+from bioattn.models.evoformer.pair_updates import CUEQUIVARIANCE_LEAST, use_kernels
 from bioattn.models.evoformer.parameter_files import load_parameters
 from bioattn.models.evoformer.prediction import (
     PREDICTION_FILES,

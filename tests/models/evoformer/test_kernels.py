@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from bioattn.attention import kernels
-from bioattn.models.evoformer import kernels as trials
+from bioattn.models.evoformer import pair_updates as trials
 from bioattn.models.evoformer.layers import use_precision
 from bioattn.models.evoformer.pair_updates import TriangleMultiplication
 from bioattn.models.evoformer.stacks import EvoformerBlock, compile_blocks
