@@ -267,18 +267,7 @@ class EvoformerFamily(Family):
     load_file = load
     task = imported("evoformer.training_task", "EvoformerTask")
     run = staticmethod(run)
-
-    def export_parameters(self, model: Path, output: Path, *, force: bool) -> RunReport:
-        """Write parameters in the form that the name of `output` chooses."""
-        from bioattn.models.evoformer.parameter_export import export_parameters
-
-        number = export_parameters(model, output, force=force)
-        return RunReport(
-            f"wrote {output}: {number:,} parameters",
-            inputs={"model": model / "model.safetensors" if model.is_dir() else model},
-            outputs=[output],
-            parameters=number,
-        )
+    export_parameters = imported("evoformer.parameter_export", "export_parameters")
 
 
 FAMILY = EvoformerFamily()

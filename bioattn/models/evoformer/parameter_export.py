@@ -21,12 +21,14 @@ from bioattn.models.evoformer.parameter_files import (
 )
 from bioattn.models.evoformer.parameter_table import from_canonical, model_rows
 from bioattn.models.evoformer.run import LoadedEvoformerModel, load_evoformer_model
+from bioattn.models.family import WEIGHTS
+from bioattn.models.running import RunReport
 from bioattn.store.kinds import Problem
 from bioattn.system.progress import SILENT, Progress
 
 
-def export_parameters(source: Path, output: Path, *, force: bool = False) -> int:
-    """Write the parameters in `source` (any of the three forms) as `output`'s name says; returns how many numbers.
+def export_parameters(source: Path, output: Path, *, force: bool = False) -> RunReport:
+    """Write the parameters in `source` (any of the three forms) as `output`'s name says.
 
     force: replace a model folder.
 
@@ -56,7 +58,13 @@ def export_parameters(source: Path, output: Path, *, force: bool = False) -> int
                     "parameters have no place"
                 )
         (_write_alphafold if output.suffix == ".npz" else _write_openfold)(loaded, output)
-    return sum(parameter.numel() for parameter in loaded.model.parameters())
+    number = sum(parameter.numel() for parameter in loaded.model.parameters())
+    return RunReport(
+        f"wrote {output}: {number:,} parameters",
+        inputs={"model": source / WEIGHTS if source.is_dir() else source},
+        outputs=[output],
+        parameters=number,
+    )
 
 
 def _write_alphafold(loaded: LoadedEvoformerModel, output: Path) -> None:
