@@ -56,6 +56,11 @@ class ContactProtein:
     """(R,): author's residue number with its insertion code (`184A`), "" where there is no residue."""
 
     @property
+    def num_rows(self) -> int:
+        """S."""
+        return int(self.msa.shape[0])
+
+    @property
     def num_columns(self) -> int:
         """R."""
         return int(self.msa.shape[1])

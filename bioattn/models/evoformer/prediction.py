@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pandas as pd
 import torch
@@ -31,7 +30,7 @@ from bioattn.inference.alignment_inputs import InputFile
 from bioattn.inference.passes import require_finite
 from bioattn.io.dataset_file import DatasetKind
 from bioattn.io.files import text_output, write_json
-from bioattn.io.hdf5 import create_array, hdf5_file, put_array, set_attribute
+from bioattn.io.hdf5 import hdf5_file, put_array, set_attribute
 from bioattn.models.evoformer.config import Representation
 from bioattn.models.evoformer.heads import (
     bin_edges,
@@ -347,13 +346,38 @@ def write_prediction(
     summary: dict[str, Any] = dict(scores)
     if prediction.contact_probability is not None:
         summary["contact_pairs"] = _write_contacts(folder, subject, prediction)
-        _write_distogram(folder / DISTOGRAM, subject, prediction)
+        assert prediction.bin_edges is not None
+        bins = np.arange(len(prediction.bin_edges) + 1, dtype=np.int32)
+        distances: list[_Array] = [
+            ("bin_edge", prediction.bin_edges, (), "Å between two distance bins"),
+            ("bin", bins, (), "distance bin, from 0"),
+            ("probability", prediction.distogram, (*_PAIR, "bin"), "probability of a distance bin"),
+            (
+                "contact_probability",
+                prediction.contact_probability,
+                _PAIR,
+                "probability of a distance below 8 Å",
+            ),
+            ("expected_distance", prediction.expected_distance, _PAIR, "expected distance of CB atoms"),
+            (
+                "aligned_error",
+                prediction.aligned_error,
+                _PAIR,
+                "expected error of column_j, aligned at column_i",
+            ),
+        ]
+        _write_arrays(folder / DISTOGRAM, DISTANCES, subject, distances)
         written += [CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM]
     if prediction.representations:
-        with hdf5_file(folder / REPRESENTATIONS_FILE) as file:
-            scales = _begin(file, REPRESENTATIONS, subject)
-            for name, array in prediction.representations.items():
-                _put_representation(file, name, array, scales)
+        states: list[_Array] = []
+        for name, array in prediction.representations.items():
+            channel, row = f"{name}_channel", "row"
+            states.append((channel, np.arange(array.shape[-1], dtype=np.int32), (), "channel, from 0"))
+            if name is Representation.MSA:
+                states.append((row, np.arange(len(array), dtype=np.int32), (), "clustered MSA row, from 0"))
+            axes = {Representation.PAIR: _PAIR, Representation.MSA: (row, _PAIR[0])}.get(name, _PAIR[:1])
+            states.append((str(name), array, (*axes, channel), f"{name} representation"))
+        _write_arrays(folder / REPRESENTATIONS_FILE, REPRESENTATIONS, subject, states)
         written.append(REPRESENTATIONS_FILE)
     if prediction.atom37 is not None and prediction.plddt is not None:
         # A column where the target has a gap is no residue of it.
@@ -434,78 +458,38 @@ def contact_table(subject: PreparedAlignment, prediction: Prediction) -> pd.Data
     return table
 
 
-def _write_distogram(path: Path, subject: PreparedAlignment, prediction: Prediction) -> None:
-    assert prediction.distogram is not None
-    assert prediction.bin_edges is not None
-    with hdf5_file(path) as file:
-        scales = _begin(file, DISTANCES, subject)
-        edges = _scale(file, "bin_edge", prediction.bin_edges, "Å between two distance bins")
-        set_attribute(edges, "units", "angstrom")
-        bins = _scale(
-            file, "bin", np.arange(len(prediction.bin_edges) + 1, dtype=np.int32), "distance bin, from 0"
-        )
-        _pairs(file, "probability", prediction.distogram, (*scales, bins), "probability of a distance bin")
-        for name, array, words in (
-            ("contact_probability", prediction.contact_probability, "probability of a distance below 8 Å"),
-            ("expected_distance", prediction.expected_distance, "expected distance of CB atoms"),
-            ("aligned_error", prediction.aligned_error, "expected error of column_j, aligned at column_i"),
-        ):
-            if array is not None:
-                _pairs(file, name, array, scales, words)
-        for name in ("expected_distance", "aligned_error"):
-            if name in file:
-                set_attribute(file[name], "units", "angstrom")
+_Array = tuple[str, NDArray[Any] | None, Sequence[str], str]
+"""Name, values (None where the model has none), names of the axes, and what it is; a scale has no axes."""
+_PAIR = ("column_i", "column_j")
+_IN_ANGSTROM = ("bin_edge", "expected_distance", "aligned_error")
 
 
-def _put_representation(
-    file: h5py.File,
-    name: Representation,
-    array: NDArray[np.float32],
-    columns: tuple[h5py.Dataset, h5py.Dataset],
+def _write_arrays(
+    path: Path, kind: DatasetKind, subject: PreparedAlignment, arrays: Sequence[_Array]
 ) -> None:
-    channels = np.arange(array.shape[-1], dtype=np.int32)
-    channel = _scale(file, f"{name}_channel", channels, "channel, from 0")
-    axes = [columns[0], channel]
-    if name is Representation.PAIR:
-        axes = [*columns, channel]
-    elif name is Representation.MSA:
-        row = _scale(file, "row", np.arange(len(array), dtype=np.int32), "clustered MSA row, from 0")
-        axes = [row, *axes]
-    _pairs(file, str(name), array, axes, f"{name} representation")
-
-
-def _begin(
-    file: h5py.File, kind: DatasetKind, subject: PreparedAlignment
-) -> tuple[h5py.Dataset, h5py.Dataset]:
-    """Attributes and column scales that both files have."""
-    kind.write_attributes(
-        file,
-        id=subject.source.name,
-        target=subject.target,
-        sequence=subject.letters,
-        model_sha256=subject.model_sha256,
-        input_sha256=subject.sha256,
-    )
+    """Write arrays over the columns that the model saw."""
     columns = (subject.inputs.columns + 1).astype(np.int32)
-    words = "match column of the alignment, from 1"
-    scales = (_scale(file, "column_i", columns, words), _scale(file, "column_j", columns, words))
     residues = np.array([-1 if number is None else number for number in subject.numbers], np.int32)
-    dataset = put_array(file, "residue_number", residues)
-    set_attribute(dataset, "long_name", "residue number in the target, -1 where it has a gap")
-    dataset.dims[0].attach_scale(scales[0])
-    return scales
-
-
-def _scale(file: h5py.File, name: str, values: NDArray[Any], words: str) -> h5py.Dataset:
-    dataset = put_array(file, name, values)
-    dataset.make_scale(name)
-    set_attribute(dataset, "long_name", words)
-    return dataset
-
-
-def _pairs(file: h5py.File, name: str, array: NDArray[np.float32], scales: Any, words: str) -> None:
-    dataset = create_array(file, name, array.shape, np.float32)
-    for axis, scale in enumerate(scales):
-        dataset.dims[axis].attach_scale(scale)
-    set_attribute(dataset, "long_name", words)
-    dataset[...] = array
+    with hdf5_file(path) as file:
+        kind.write_attributes(
+            file,
+            id=subject.source.name,
+            target=subject.target,
+            sequence=subject.letters,
+            model_sha256=subject.model_sha256,
+            input_sha256=subject.sha256,
+        )
+        for name, values, axes, words in (
+            *((name, columns, (), "match column of the alignment, from 1") for name in _PAIR),
+            ("residue_number", residues, _PAIR[:1], "residue number in the target, -1 where it has a gap"),
+            *arrays,
+        ):
+            if values is not None:
+                dataset = put_array(file, name, values)
+                for axis, scale in enumerate(axes):
+                    dataset.dims[axis].attach_scale(file[scale])
+                if not axes:
+                    dataset.make_scale(name)
+                set_attribute(dataset, "long_name", words)
+                if name in _IN_ANGSTROM:
+                    set_attribute(dataset, "units", "angstrom")
