@@ -56,14 +56,13 @@ class NadarayaWatson:
         evenly, 2,048 or fewer."""
         self.fingerprints, self.targets_NT = fingerprints, targets_NT
         self.mean_T = np.nanmean(targets_NT, axis=0)
-        self.width = self._chosen() if width is None else width
-
-    def _chosen(self) -> float:
-        number = min(2048, max(1, 2**24 // len(self.fingerprints)))
-        rows = np.unique(np.linspace(0, len(self.fingerprints) - 1, number).round().astype(int))
-        means_WQT = self._means(self.fingerprints[rows], WIDTHS, rows)
-        errors = [float(np.nanmean(np.square(means_QT - self.targets_NT[rows]))) for means_QT in means_WQT]
-        return WIDTHS[int(np.argmin(errors))]
+        if width is None:
+            number = min(2048, max(1, 2**24 // len(fingerprints)))
+            rows = np.unique(np.linspace(0, len(fingerprints) - 1, number).round().astype(int))
+            means_WQT = self._means(fingerprints[rows], WIDTHS, rows)
+            errors = [float(np.nanmean(np.square(means_QT - targets_NT[rows]))) for means_QT in means_WQT]
+            width = WIDTHS[int(np.argmin(errors))]
+        self.width = width
 
     def _means(
         self,
@@ -99,10 +98,10 @@ class TanimotoProcess:
     themselves, of the same kernel and noise (Rasmussen & Williams 2006, eq. 5.12); NaN where not measured.
     """
 
-    def __init__(self, fingerprints: NDArray[np.uint8], targets_NT: Floats, seed: int = 0) -> None:
+    def __init__(self, fingerprints: NDArray[np.uint8], targets_NT: Floats) -> None:
         self.rows = np.arange(len(fingerprints))
         if len(fingerprints) > MAX_PROCESS:
-            self.rows = np.sort(np.random.default_rng(seed).permutation(self.rows)[:MAX_PROCESS])
+            self.rows = np.sort(np.random.default_rng(0).permutation(self.rows)[:MAX_PROCESS])
             fingerprints, targets_NT = fingerprints[self.rows], targets_NT[self.rows]
         self.fingerprints = fingerprints
         kernel_NN = tanimoto(fingerprints, fingerprints)

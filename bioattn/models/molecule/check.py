@@ -156,12 +156,8 @@ class MoleculeProbe(LikelihoodProbe):
         number, known_NA = len(self.ids), self.known_NA
         scores: dict[str, Floats] = {}
         maps_NA = self._maps()
-        tasks_T = np.array(
-            [
-                self.tasks.index(task)
-                for task in draw_names(self.tasks, self.settings.probed, self.settings.seed)
-            ]
-        )
+        chosen = draw_names(self.tasks, self.settings.probed, self.settings.seed)
+        tasks_T = np.array([self.tasks.index(task) for task in chosen])
 
         def predictions(pairs: Pairs, writing_PA: NDArray[np.int64]) -> Floats:
             answer_P = self._network_part(pairs.sample_N, tasks_T[pairs.task_N], writing_PA > 0)
@@ -177,7 +173,11 @@ class MoleculeProbe(LikelihoodProbe):
         if not len(pairs.sample_N):
             self.measures.skip("the network says the same of every molecule", *POINTING)
             return
-        lost_NTA = self._contributions()[:, tasks_T]
+        lost_NTA = np.zeros((number, len(tasks_T), known_NA.shape[1]))
+        with torch.inference_mode():
+            for own, batch in self._batches():
+                lost_BTRA = self.loaded.model.network_contributions(batch.graphs)[:, tasks_T]
+                lost_NTA[own, :, : lost_BTRA.shape[-1]] = lost_BTRA.sum(2).cpu().numpy()
         scores["contributions"] = lost_NTA[pairs.sample_N, pairs.task_N] * pairs.scale_N[:, None]
         if maps_NA is not None:
             scores["own"] = maps_NA[pairs.sample_N]
@@ -186,22 +186,18 @@ class MoleculeProbe(LikelihoodProbe):
         # An atom that writes nothing has no several versions, but each time other random atoms are drawn.
         backgrounds = [np.zeros_like(atoms_NA)] * self.settings.backgrounds
         effects = measure_effects(self, replacement, pairs, scores, backgrounds, curves=maps_NA is not None)
-        for score, name, label, which in (
-            ("own", POINTING[0], "most attended tenth", "the most attended tenth of its atoms"),
-            (
-                "contributions",
-                POINTING[1],
-                "tenth that contributes most",
-                "the tenth of its atoms that contributes most",
-            ),
+        for score, name, first, last in (
+            ("own", POINTING[0], "most attended tenth", ""),
+            ("contributions", POINTING[1], "tenth", " that contributes most"),
         ):
             if score in scores:
                 self.add(
                     name,
-                    f"deletion: {label}, beyond a random tenth",
+                    f"deletion: {first}{last}, beyond a random tenth",
                     effects.share_gained(score, "random"),
-                    f"Without what {which} writes, a prediction loses {effects.percent(score)} of what it loses "
-                    f"without all, and {effects.percent('random')} without that of a random tenth.",
+                    f"Without what the {first} of its atoms{last} writes, a prediction loses "
+                    f"{effects.percent(score)} of what it loses without all, and {effects.percent('random')} "
+                    "without that of a random tenth.",
                     thresholds.POINTED,
                 )
         if maps_NA is None:
@@ -220,10 +216,8 @@ class MoleculeProbe(LikelihoodProbe):
         """Weights of atoms (N, A), mean over radii and heads; None where predictions attend to no atoms."""
         if not self.readouts:
             return None
-        radius = self.loaded.sites[self.readouts[0]].axis("radius")
-        assert radius is not None
-        assert radius.size is not None
-        sums, longest = MapSums(self.known_NA, radius.size), self.known_NA.shape[1]
+        longest = self.known_NA.shape[1]
+        sums = MapSums(self.known_NA, self.loaded.config.radius + 1)
 
         class Readouts:
             """A receiver of weights (B, R, H, A) over atoms."""
@@ -241,16 +235,6 @@ class MoleculeProbe(LikelihoodProbe):
         self.heads = sums.spreads()
         self.measures.add_entropy([head.entropy for head in self.heads])
         return np.asarray(sums.mean().mean(1).astype(np.float64))
-
-    def _contributions(self) -> Floats:
-        """What the network's part of a prediction loses when an atom writes nothing at a radius, summed over
-        radii, (N, T, A)."""
-        lost_NTA = np.zeros((len(self.rows_N), len(self.tasks), self.known_NA.shape[1]))
-        with torch.inference_mode():
-            for own, batch in self._batches():
-                lost_BTRA = self.loaded.model.network_contributions(batch.graphs)
-                lost_NTA[own, :, : lost_BTRA.shape[-1]] = lost_BTRA.sum(2).cpu().numpy()
-        return lost_NTA
 
     def _network_part(
         self, row_P: NDArray[np.int64], task_P: NDArray[np.int64], writing_PA: NDArray[np.bool_]

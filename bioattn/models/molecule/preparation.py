@@ -5,7 +5,7 @@ Simulated ones are chains of pieces in which a planted substructure acts, and an
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -165,22 +165,21 @@ def _targets(
     numeric = [name for name, cells in table.items() if all(is_missing(c) or is_number(c) for c in cells)]
     source = str(path)
     for name, cells in table.items():
+        present = [cell for cell in cells if not is_missing(cell)]
         beyond = [cell for cell in cells if set(cell) & set("<>≤≥")]
-        if beyond and all(is_missing(cell) or _SIGN.fullmatch(cell) for cell in cells):
+        if beyond and all(map(_SIGN.fullmatch, present)):
             LOGGER.warning(
                 f"{path}: the column {name!r} says of {counted(len(beyond), 'value')} ({beyond[0]}) that they lie "
                 "beyond what was measured; they are learned as if measured: leave them out, or make classes"
             )
         kind = next((words for part, words in _KINDS.items() if part in name.lower()), "")
-        kinds = sorted({cell for cell in cells if not is_missing(cell)}) if kind else []
+        kinds = sorted(set(present)) if kind else []
         if len(kinds) > 1 and not any(map(is_number, kinds)):
             LOGGER.warning(
                 f"{path}: values have several {kind} ({quoted(kinds)} in the column {name!r}); they are learned "
                 "as they stand: give all in one, or a table of each"
             )
-    for name in [] if settings.target else table:
-        present = [cell for cell in table[name] if not is_missing(cell)]
-        slips = [cell for cell in present if not is_number(cell)]
+        slips = [] if settings.target else [cell for cell in present if not is_number(cell)]
         if slips and sum(bool(MEASURED.match(cell)) for cell in present) >= LEAST_NUMBERS * len(present):
             LOGGER.warning(
                 f"{path}: the column {name!r} is not learned: {slips[0]!r} is no number ({len(slips):,} of "
@@ -273,15 +272,29 @@ def _leakage(fingerprints: NDArray[np.uint8], split: NDArray[np.uint8], here: in
 
 def simulate(settings: MoleculeSimulation, running: Running) -> RunReport:
     """Write the folder. Each molecule is there once; half hold the planted substructure, half the decoy."""
-    require_rdkit()
+    chem = require_rdkit()
+    generator = np.random.default_rng(settings.seed)
+    pattern = chem.MolFromSmarts(PLANTED_SMARTS)
+    seen: set[str] = set()
     check_output_folder(settings.output, force=settings.force)
     with atomic_folder(settings.output, FILES) as folder:
         with text_output(folder / FILES[0]) as table, text_output(folder / FILES[1]) as truth:
             table.write("id\tsmiles\tactivity\n")
             truth.write("id\tatoms\n")
-            for name, smiles, atoms, activity in _simulated(settings):
-                table.write(f"{name}\t{smiles}\t{activity:.4f}\n")
-                truth.write(f"{name}\t{','.join(str(atom + 1) for atom in sorted(atoms))}\n")
+            while len(seen) < settings.molecules:
+                number = int(generator.integers(2, MOST_PIECES + 1))
+                pieces = generator.choice(PIECES, number).tolist()
+                for motif in (PLANTED, DECOY):
+                    if generator.random() < 0.5:
+                        pieces.insert(int(generator.integers(1, len(pieces))), motif)
+                smiles = read_molecule("C" + "".join(pieces) + "C").smiles
+                if smiles in seen:
+                    continue
+                seen.add(smiles)
+                atoms = chem.MolFromSmiles(smiles).GetSubstructMatch(pattern)
+                activity = EFFECT * bool(atoms) + NOISE * generator.standard_normal()
+                table.write(f"molecule{len(seen)}\t{smiles}\t{activity:.4f}\n")
+                truth.write(f"molecule{len(seen)}\t{','.join(str(atom + 1) for atom in sorted(atoms))}\n")
         settled = {name: value for name, value in asdict(settings).items() if name not in ("output", "force")}
         write_json(folder / INDEX, {"format": MOLECULES_FORMAT, "format_version": 1, **settled})
     return RunReport(
@@ -289,24 +302,3 @@ def simulate(settings: MoleculeSimulation, running: Running) -> RunReport:
         f"next: bioattn prepare molecules {settings.output / FILES[0]} --split random -o X.dataset.h5",
         outputs=[settings.output],
     )
-
-
-def _simulated(settings: MoleculeSimulation) -> Iterator[tuple[str, str, Sequence[int], float]]:
-    """Name, SMILES, atoms of the planted substructure, and activity."""
-    chem = require_rdkit()
-    generator = np.random.default_rng(settings.seed)
-    pattern = chem.MolFromSmarts(PLANTED_SMARTS)
-    seen: set[str] = set()
-    while len(seen) < settings.molecules:
-        number = int(generator.integers(2, MOST_PIECES + 1))
-        pieces = generator.choice(PIECES, number).tolist()
-        for motif in (PLANTED, DECOY):
-            if generator.random() < 0.5:
-                pieces.insert(int(generator.integers(1, len(pieces))), motif)
-        smiles = read_molecule("C" + "".join(pieces) + "C").smiles
-        if smiles in seen:
-            continue
-        seen.add(smiles)
-        atoms = chem.MolFromSmiles(smiles).GetSubstructMatch(pattern)
-        activity = EFFECT * bool(atoms) + NOISE * generator.standard_normal()
-        yield f"molecule{len(seen)}", smiles, atoms, activity

@@ -123,12 +123,10 @@ class LoadedMoleculeModel(CheckedModel[MoleculeModel, MoleculeModelConfig]):
 
 def in_units(config: MoleculeModelConfig, answer_BT: Tensor) -> NDArray[np.float64]:
     """What a model gives, in the units of the data, or as probabilities of classes."""
+    answer_BT = answer_BT.double()
     if config.task is Task.BINARY:
-        answer_BT = answer_BT.double().sigmoid()
-    else:
-        answer_BT = answer_BT.double().cpu() * torch.tensor(config.spread) + torch.tensor(config.mean)
-    answers: NDArray[np.float64] = answer_BT.cpu().numpy()
-    return answers
+        return np.asarray(answer_BT.sigmoid().cpu())
+    return np.asarray(answer_BT.cpu() * torch.tensor(config.spread) + torch.tensor(config.mean))
 
 
 def load_molecule_model(folder: Path, device: torch.device) -> LoadedMoleculeModel:
@@ -155,32 +153,25 @@ def predicted_rows(
     loaded: LoadedMoleculeModel, records: Iterator[Record]
 ) -> Iterator[tuple[str, str, list[float] | None, str]]:
     """Name, cleaned SMILES, predictions (None without any) and a note of each record."""
-    for first, batch in enumerate(_batches(records)):
-        collector = Collector()
-        for record in batch:
+    done = 0
+    while True:
+        batch, collector, size = list[Record](), Collector(), 0
+        for record in records:
+            batch.append(record)
             if record.molecule is not None:
-                collector.add(record.name, record.molecule)
-        molecules = collector.molecules()
-        number = len(molecules.ids)
-        with finite_results(f"molecules {first * BATCH + 1:,} and following", loaded.path):
-            answers = loaded.answers(molecules, range(number)).tolist() if number else []
-        answers.reverse()
+                size = collector.add(record.name, record.molecule) + 1
+                if size == BATCH:
+                    break
+        if not batch:
+            return
+        with finite_results(f"molecules {done + 1:,} and following", loaded.path):
+            answers = iter(loaded.answers(collector.molecules(), range(size)).tolist() if size else ())
+        done += BATCH
         for name, molecule, reason, _ in batch:
             if molecule is None:
                 yield name, "", None, reason
             else:
-                yield name, molecule.smiles, answers.pop(), "; ".join(molecule.notes)
-
-
-def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
-    batch: list[Record] = []
-    for record in records:
-        batch.append(record)
-        if sum(each.molecule is not None for each in batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+                yield name, molecule.smiles, next(answers), "; ".join(molecule.notes)
 
 
 def _maps(

@@ -193,14 +193,13 @@ class MoleculeTask(ConfiguredTask):
             for name, answers_NT in found.items():
                 rows.append(Row(SPLIT_NAMES[side], name, self._figures(targets_NT[own], answers_NT)))
                 if name != MODEL_ROW:
-                    gain = estimate(
-                        self._gain(targets_NT[own], found[MODEL_ROW], answers_NT), len(own), RESAMPLES
-                    )
+                    statistic = self._gain(targets_NT[own], found[MODEL_ROW], answers_NT)
+                    gain = estimate(statistic, len(own), RESAMPLES)
                     if np.isfinite([gain.low, gain.high]).all():
                         gains[name] = gain.low, gain.high
-        titles = (
-            {"auroc": "AUROC", "auprc": "AUPRC"} if self.binary else {"rmse": "RMSE", "pearson": "Pearson r"}
-        )
+        titles = {"rmse": "RMSE", "pearson": "Pearson r"}
+        if self.binary:
+            titles = {"auroc": "AUROC", "auprc": "AUPRC"}
         return Evaluation(
             rows,
             "molecules, mean over tasks" if len(dataset.tasks) > 1 else "molecules",
@@ -227,13 +226,12 @@ class MoleculeTask(ConfiguredTask):
 
     def _gain(self, truth_NT: Floats, ours_NT: Floats, theirs_NT: Floats) -> Statistic:
         def gain(weights_RN: Floats) -> Floats:
+            both = (ours_NT, theirs_NT)
             if self.binary:
-                ours_RT, theirs_RT = (auroc(truth_NT, each, weights_RN) for each in (ours_NT, theirs_NT))
-                return _mean_over_tasks(ours_RT) - _mean_over_tasks(theirs_RT)
-            ours_RT, theirs_RT = (
-                mean_squared_error(truth_NT, each, weights_RN) ** 0.5 for each in (ours_NT, theirs_NT)
-            )
-            return _mean_over_tasks(theirs_RT) - _mean_over_tasks(ours_RT)
+                better, worse = (auroc(truth_NT, each, weights_RN) for each in both)
+            else:
+                worse, better = (mean_squared_error(truth_NT, each, weights_RN) ** 0.5 for each in both)
+            return _mean_over_tasks(better) - _mean_over_tasks(worse)
 
         return gain
 
