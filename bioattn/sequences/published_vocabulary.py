@@ -84,11 +84,29 @@ def _read_tokens(folder: Path, settings: Mapping[str, Any]) -> tuple[Path, dict[
     added = {number: token for token, number in _object_in(folder / "added_tokens.json").items()}
     for number, token in (settings.get("added_tokens_decoder") or {}).items():
         added[number] = _text(token)
-    for path in (folder / name for name in _READERS):
+    for name in ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model"):
+        path, tokenizer = folder / name, ""
         if not path.is_file():
             continue
         try:
-            tokens, tokenizer = _READERS[path.name](path, settings)
+            if name == "tokenizer.json":
+                content = read_json(path)
+                words = content["model"]["vocab"]
+                if isinstance(words, list):
+                    tokens = {number: piece[0] for number, piece in enumerate(words)}
+                else:
+                    tokens = {number: token for token, number in words.items()}
+                tokens |= {each["id"]: each["content"] for each in content.get("added_tokens") or ()}
+                tokenizer = json.dumps(content)
+            elif name == "vocab.txt":
+                lines = [line.strip() for _, line in read_lines(path)]
+                while lines and not lines[-1]:
+                    lines.pop()
+                tokens = dict(enumerate(lines))
+            elif name == "vocab.json":
+                tokens, tokenizer = _read_vocabulary(path)
+            else:
+                tokens = _read_pieces(path, settings)
             by_number = {int(number): str(token) for number, token in {**tokens, **added}.items()}
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise FormatError(
@@ -101,47 +119,25 @@ def _read_tokens(folder: Path, settings: Mapping[str, Any]) -> tuple[Path, dict[
     )
 
 
-def _read_lines(path: Path, _: Mapping[str, Any]) -> tuple[dict[int, str], str]:
-    tokens = [line.strip() for _, line in read_lines(path)]
-    while tokens and not tokens[-1]:
-        tokens.pop()
-    return dict(enumerate(tokens)), ""
-
-
-def _read_tokenizer(path: Path, _: Mapping[str, Any]) -> tuple[dict[int, str], str]:
-    content = read_json(path)
-    model = content["model"]
-    if isinstance(model["vocab"], list):
-        tokens = {number: piece[0] for number, piece in enumerate(model["vocab"])}
-    else:
-        tokens = {number: token for token, number in model["vocab"].items()}
-    tokens |= {each["id"]: each["content"] for each in content.get("added_tokens") or ()}
-    return tokens, json.dumps(content)
-
-
-def _read_vocabulary(path: Path, _: Mapping[str, Any]) -> tuple[dict[int, str], str]:
+def _read_vocabulary(path: Path) -> tuple[dict[int, str], str]:
     """The form of GPT-2: words, and the pairs that are merged to them, best first."""
     vocabulary = read_json(path)
     merges = path.with_name("merges.txt")
     pairs = [line.split(" ") for _, line in read_lines(merges)] if merges.is_file() else []
     pairs = [pair for pair in pairs if len(pair) == 2 and pair[0] != "#version:"]
+    level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
     tokenizer: dict[str, Any] = {
         "added_tokens": [],
         "normalizer": None,
-        "pre_tokenizer": {
-            "type": "ByteLevel",
-            "add_prefix_space": False,
-            "trim_offsets": True,
-            "use_regex": True,
-        },
+        "pre_tokenizer": {**level, "add_prefix_space": False},
         "post_processor": None,
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "decoder": level,
         "model": {"type": "BPE", "vocab": vocabulary, "merges": pairs},
     }
     return {number: token for token, number in vocabulary.items()}, json.dumps(tokenizer) if pairs else ""
 
 
-def _read_pieces(path: Path, settings: Mapping[str, Any]) -> tuple[dict[int, str], str]:
+def _read_pieces(path: Path, settings: Mapping[str, Any]) -> dict[int, str]:
     """The pieces of a SentencePiece model: in a protocol buffer the messages of field 1, whose field 1 is text.
 
     T5 puts its sentinels behind them, the first one last.
@@ -154,7 +150,7 @@ def _read_pieces(path: Path, settings: Mapping[str, Any]) -> tuple[dict[int, str
             tokens[len(tokens)] = text.decode("utf-8")
     extra = int(settings.get("extra_ids", 100))
     last = len(tokens) + extra - 1
-    return tokens | {last - number: f"<extra_id_{number}>" for number in range(extra)}, ""
+    return tokens | {last - number: f"<extra_id_{number}>" for number in range(extra)}
 
 
 def _fields(content: bytes) -> list[tuple[int, bytes]]:
@@ -184,14 +180,6 @@ def _fields(content: bytes) -> list[tuple[int, bytes]]:
         found.append((key >> 3, content[place : place + size]))
         place += size
     return found
-
-
-_READERS = {
-    "tokenizer.json": _read_tokenizer,
-    "vocab.txt": _read_lines,
-    "vocab.json": _read_vocabulary,
-    "spiece.model": _read_pieces,
-}
 
 
 def _special(

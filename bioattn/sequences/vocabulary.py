@@ -97,9 +97,9 @@ class Vocabulary:
         return CODON_LENGTH if self.alphabet is Alphabet.CODON else self.kmer
 
     @property
-    def step(self) -> int:
-        """Letters from the first letter of a word to that of the next."""
-        return 1 if self.published is not None and self.published.overlapping else self.word
+    def overlapping(self) -> bool:
+        """Whether a word begins at every letter."""
+        return self.published is not None and self.published.overlapping
 
     @cached_property
     def tokens(self) -> tuple[str, ...]:
@@ -160,16 +160,13 @@ class Vocabulary:
         lengths = np.where(np.isin(tokens, (PAD, CLS, EOS)), 0, self.word)
         if self.published is not None:
             known = tokens >= len(SPECIAL)
-            unknown = self.word if self.published.overlapping else 1
+            unknown = self.word if self.overlapping else 1
             lengths = np.where(known, self._sizes[tokens], np.minimum(lengths, unknown))
         elif self._has_single_letters:
             lengths[(lengths > 0) & (lengths.cumsum() > num_letters // self.word * self.word)] = 1
-        steps = (
-            np.minimum(lengths, 1) if self.published is not None and self.published.overlapping else lengths
-        )
+        steps = np.minimum(lengths, 1) if self.overlapping else lengths
         first = np.concatenate([[0], steps.cumsum()[:-1]])
-        found: NDArray[np.int64] = np.minimum(np.stack([first, first + lengths], axis=1), num_letters)
-        return found
+        return np.asarray(np.minimum(np.stack([first, first + lengths], axis=1), num_letters))
 
     def names(self, tokens: NDArray[np.int64], letters: str) -> list[str]:
         """What the framed tokens of a sequence are called.
@@ -177,10 +174,8 @@ class Vocabulary:
         A letter has its number from 1 (`M1`), a longer word those of its first and last letter (`ATG:1-3`).
         Special tokens go by name (`<cls>`), as do gaps with their column (`gap7`).
         """
-        names = []
-        for token, (start, end) in zip(
-            tokens.tolist(), self.spans(tokens, len(letters)).tolist(), strict=True
-        ):
+        names, spans = [], self.spans(tokens, len(letters))
+        for token, (start, end) in zip(tokens.tolist(), spans.tolist(), strict=True):
             word = letters[start:end].upper().replace("-", "gap").replace(".", "gap")
             number = f"{end}" if end - start == 1 else f":{start + 1}-{end}"
             names.append(sys.intern(f"{word}{number}" if word else self.tokens[token]))
@@ -206,23 +201,21 @@ class Vocabulary:
     def num_tokens(self, num_letters: int) -> int:
         """Tokens of a sequence of so many letters, without special ones; of a published vocabulary without unequal
         words."""
-        if self.published is not None and self.published.overlapping:
+        if self.overlapping:
             return max(num_letters - self.word + 1, 0)
         whole, rest = divmod(num_letters, self.word)
         return whole + (rest if self._has_single_letters else 0)
 
     def num_letters(self, num_tokens: int) -> int:
         """Letters that so many tokens at least cover, special ones not counted."""
-        overlapping = self.published is not None and self.published.overlapping
-        return num_tokens + self.word - 1 if overlapping else num_tokens * self.word
+        return num_tokens + self.word - 1 if self.overlapping else num_tokens * self.word
 
     def tokenize(self, codes: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Tokens of the codes of one sequence, without special ones."""
         if self.published is not None:
             letters = f"{self.letters}{'X' if self.alphabet is Alphabet.PROTEIN else 'N'}"
-            return self._published_words(
-                "".join(letters[min(code, len(letters) - 1)] for code in codes.tolist())
-            )
+            text = (letters[min(code, len(letters) - 1)] for code in codes.tolist())
+            return self._published_words("".join(text))
         whole = len(codes) // self.word * self.word
         words = codes[:whole].reshape(-1, self.word).astype(np.int64)
         size = len(self.letters)
@@ -240,7 +233,7 @@ class Vocabulary:
         unknown = ("X" if self.alphabet in _CODE_OF_RESIDUE else "N") * self.word
         shown = [each for each in tokens.tolist() if each >= UNKNOWN]
         words = [unknown if each == UNKNOWN else self._letters[each] for each in shown]
-        if self.published is not None and self.published.overlapping:
+        if self.overlapping:
             words[1:] = [word[-1] for word in words[1:]]
         return "".join(words)
 
@@ -249,10 +242,8 @@ class Vocabulary:
         """Letters of each token: of a published one without its marks, and of RNA in those of DNA."""
         if self.published is None:
             return list(self.tokens)
-        letters = map(letters_of, self.tokens)
-        return list(
-            letters if self.alphabet is Alphabet.PROTEIN else (each.replace("U", "T") for each in letters)
-        )
+        letters = [letters_of(token) for token in self.tokens]
+        return letters if self.alphabet is Alphabet.PROTEIN else [each.replace("U", "T") for each in letters]
 
     @cached_property
     def _sizes(self) -> NDArray[np.int64]:

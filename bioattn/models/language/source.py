@@ -99,8 +99,7 @@ class TokenSource(Source):
             return self
         letters = [vocabulary.text(np.array([token])) or "-" for token in range(len(vocabulary.tokens))]
         found = ["".join(letters[token] for token in tokens.tolist()) for tokens in self.items]
-        single = all(len(each) == len(tokens) for each, tokens in zip(found, self.items, strict=True))
-        if not single:
+        if list(map(len, found)) != list(map(len, self.items)):
             return self
         return replace(self, samples=replace(self.samples, columns={**self.samples.columns, RESIDUES: found}))
 

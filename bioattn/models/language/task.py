@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,28 +150,21 @@ class LanguageTask(TokenTask):
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
         training = self.training
         generator = np.random.default_rng([training.seed, step.number])
-        windows = [
-            self.windows[TRAIN].random(generator, turned=training.reverse_complement)
-            for _ in range(training.batch_size)
-        ]
+        draw = partial(self.windows[TRAIN].random, generator, turned=training.reverse_complement)
+        windows = [draw() for _ in range(training.batch_size)]
         whole = exercise(windows, self.config, training, generator, self.num_words)
         targets = max(1, int((whole.targets_BL != IGNORED).sum()))
         own = shard.slice(training.batch_size)
         set_seed(training.seed * 1_000_003 + step.number)
         if own.start < own.stop:
-            loss = self._loss(whole.part(own)) / targets
+            tokens_BL, targets_BL, source_BS = whole.part(own).to(self.device)
+            chosen = targets_BL != IGNORED
+            with training.precision.autocast(self.device):
+                # Only what is asked for becomes logits: of a masked model a seventh.
+                hidden_NC = self.model.hidden(tokens_BL, source_BS)[chosen]
+                logits_NV = self.model.logits(hidden_NC, chosen.nonzero()[:, 1])
+            loss = F.cross_entropy(logits_NV.float(), targets_BL[chosen], reduction="sum") / targets
             yield PartLoss(loss, loss)
-
-    def _loss(self, part: Exercise) -> Tensor:
-        """Summed over targets."""
-        tokens_BL, targets_BL, source_BS = part.to(self.device)
-        chosen = targets_BL != IGNORED
-        with self.training.precision.autocast(self.device):
-            # Only what is asked for becomes logits: of a masked model a seventh.
-            logits = self.model.logits(
-                self.model.hidden(tokens_BL, source_BS)[chosen], chosen.nonzero()[:, 1]
-            )
-        return F.cross_entropy(logits.float(), targets_BL[chosen], reduction="sum")
 
     def batch_sums(self, model: LanguageModel, batch: Exercise) -> Tensor:
         tokens_BL, targets_BL, source_BS = batch.to(self.device)
@@ -182,11 +176,10 @@ class LanguageTask(TokenTask):
         simple: Profile | SimpleModel | None = None
         if self.settings.baselines and exercises and self.config.shape is not Shape.ENCODER_DECODER:
             progress.begin("simple model", 1)
+            validation = self._words(exercises.get(VALIDATION, []))
+            both = self.config.shape is Shape.ENCODER
             simple = self.profile or SimpleModel.learned(
-                self._counted(),
-                self.num_words,
-                self._words(exercises.get(VALIDATION, [])),
-                both_sides=self.config.shape is Shape.ENCODER,
+                self._counted(), self.num_words, validation, both_sides=both
             )
             progress.end()
         rows: list[Row] = []
@@ -230,16 +223,10 @@ class LanguageTask(TokenTask):
             return []
         windows = [self.windows[side].window(*place) for place in self.windows[side].places(number)]
         generator = np.random.default_rng([self.training.seed, side])
-        made = [
-            exercise(
-                windows[first : first + VALIDATION_BATCH],
-                self.config,
-                self.training,
-                generator,
-                self.num_words,
-            )
-            for first in range(0, len(windows), VALIDATION_BATCH)
-        ]
+        made = []
+        for first in range(0, len(windows), VALIDATION_BATCH):
+            some = windows[first : first + VALIDATION_BATCH]
+            made.append(exercise(some, self.config, self.training, generator, self.num_words))
         # Of sequences without a certain letter nothing can be asked.
         return made if any((each.targets_BL != IGNORED).any() for each in made) else []
 

@@ -217,10 +217,11 @@ def test_commands_take_the_folder(case: Case, tmp_path: Path):
     kind = "source_names" if shape == "encoder-decoder" else "token_names"
     with h5py.File(maps) as file:
         names = file[f"samples/{kind}/s0000000"].asstr()[int(vocabulary.begins) :].tolist()
-    first, second = (sequence[start : start + size] for start in (0, vocabulary.step))
+    step = 1 if vocabulary.overlapping else size
+    first, second = (sequence[start : start + size] for start in (0, step))
     expected = [f"{first}1", f"{second}2"]
     if size > 1:
-        expected = [f"{first}:1-{size}", f"{second}:{1 + vocabulary.step}-{size + vocabulary.step}"]
+        expected = [f"{first}:1-{size}", f"{second}:{1 + step}-{size + step}"]
     assert names[:2] == expected
     assert names[-1] == "<eos>"
     assert bioattn("validate", case.folder) == 0
