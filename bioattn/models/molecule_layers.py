@@ -93,19 +93,18 @@ class FingerprintEncoder(nn.Module):
         self.slots_RSC = nn.Parameter(torch.randn(radii, config.slots, channels))
         self.dropout = nn.Dropout(config.dropout)
         self.score = DotScore()
-        self.sites: list[AttentionSite] = [
-            AttentionSite(
-                name="molecule.slots",
-                axes=(
-                    Axis("sample"),
-                    Axis("radius", size=radii),
-                    Axis("head", size=1),
-                    Axis("query", "atom", lengths=ATOMS),
-                    Axis("key", "fingerprint_slot", size=config.slots),
-                ),
-                heads=(0,),
-            )
-        ]
+        site = AttentionSite(
+            name="molecule.slots",
+            axes=(
+                Axis("sample"),
+                Axis("radius", size=radii),
+                Axis("head", size=1),
+                Axis("query", "atom", lengths=ATOMS),
+                Axis("key", "fingerprint_slot", size=config.slots),
+            ),
+            heads=(0,),
+        )
+        self.sites = [site]
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """What every atom writes at every radius (B, R, A, S): rows sum to 1, those of padding to 0."""
@@ -120,12 +119,8 @@ class FingerprintEncoder(nn.Module):
         for layer, (bonds, norm) in enumerate(zip(self.bonds, self.norms, strict=True)):
             summed_BAC = state_BAC + adjacent_BAA @ state_BAC + bonds(batch.bonds_BAK)
             summed_NC = summed_BAC.flatten(0, 1)
-            mixed_NC = torch.cat(
-                [
-                    summed_NC[own] @ weight_CC
-                    for own, weight_CC in zip(atoms_of, self.by_degree_RGCC[layer], strict=True)
-                ]
-            )
+            weights = zip(atoms_of, self.by_degree_RGCC[layer], strict=True)
+            mixed_NC = torch.cat([summed_NC[own] @ weight_CC for own, weight_CC in weights])
             mixed_BAC = mixed_NC[order_N].view_as(summed_BAC)
             state_BAC = self.dropout(F.relu(norm(mixed_BAC)))
             states.append(state_BAC)
@@ -165,9 +160,8 @@ class GraphAttentionEncoder(nn.Module):
     def forward(self, batch: GraphBatch) -> Tensor:
         """What every atom writes at every radius (B, R, A, S): values of its heads, each by its weight."""
         state_BAC = self.embed(batch.atoms_BAF)
-        near_BAA = (batch.bonds_BAA > 0) | torch.eye(
-            batch.bonds_BAA.shape[-1], dtype=torch.bool, device=state_BAC.device
-        )
+        near_BAA = batch.bonds_BAA > 0
+        near_BAA |= torch.eye(near_BAA.shape[-1], dtype=torch.bool, device=near_BAA.device)
         states = [state_BAC]
         for layer in self.layers:
             state_BAC = layer(state_BAC, near_BAA, batch)
@@ -227,8 +221,5 @@ class _GraphAttentionLayer(nn.Module):
 
 
 def make_encoder(config: MoleculeEncoderConfig) -> FingerprintEncoder | GraphAttentionEncoder:
-    return (
-        FingerprintEncoder(config)
-        if config.encoder is MoleculeEncoding.FINGERPRINT
-        else GraphAttentionEncoder(config)
-    )
+    fingerprint = config.encoder is MoleculeEncoding.FINGERPRINT
+    return FingerprintEncoder(config) if fingerprint else GraphAttentionEncoder(config)

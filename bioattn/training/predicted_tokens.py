@@ -61,6 +61,8 @@ class Row:
     name: str
     figures: Mapping[str, float]
     """NaN where a statistic is not known, as the correlation of one value."""
+    target: str = ""
+    """What was predicted, where models have several targets with figures of their own."""
 
     def knows(self, name: str) -> bool:
         """Whether a figure is there and known."""
@@ -105,6 +107,7 @@ class Evaluation:
         return [
             {
                 "side": row.side,
+                **({"target": row.target} if row.target else {}),
                 "name": row.name,
                 **{name: round(value, 6) if row.knows(name) else None for name, value in row.figures.items()},
             }

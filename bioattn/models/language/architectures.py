@@ -127,7 +127,7 @@ class Settings:
 class Architecture:
     prefix: str
     """What names of arrays have before them in models with an output layer."""
-    starts: str
+    starts: str = "cls_token"
     """Which token stands for `<cls>` (`read_published_vocabulary`)."""
     embedding: Sequence[str]
     """Names that the embeddings of tokens may have."""
@@ -472,7 +472,6 @@ def _half_rotation(heads: int) -> Turn:
 ARCHITECTURES: Mapping[str, Architecture] = {
     "esm": Architecture(
         prefix="esm.",
-        starts="cls_token",
         embedding=["embeddings.word_embeddings.weight"],
         output="lm_head.decoder.weight",
         settings=_esm,
@@ -480,7 +479,6 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     ),
     "esmc": Architecture(
         prefix="esmc.",
-        starts="cls_token",
         embedding=["embed_tokens.weight"],
         output="lm_head.decoder.weight",
         tied=False,
@@ -489,7 +487,6 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     ),
     "bert": Architecture(
         prefix="bert.",
-        starts="cls_token",
         embedding=["embeddings.word_embeddings.weight"],
         output="cls.predictions.decoder.weight",
         settings=_bert,

@@ -43,6 +43,7 @@ from bioattn.store.training_record import MODEL_ROW, Comparison
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
+from bioattn.training.predicted_tokens import Evaluation, Row
 from bioattn.training.task import Judgement, PartLoss, Step, set_seed
 
 PREDICTED_AT_ONCE = 8192
@@ -54,18 +55,8 @@ MAX_LEARNED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One predictor of one target on one side of the split."""
-
-    side: str
-    target: str
-    name: str
-    figures: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class FineTuningResults:
-    rows: Sequence[Row]
+class FineTuningResults(Evaluation):
+    predicted: str = "sequences"
     gain: tuple[float, float] | None = None
     """95 % interval of the model's main figure less the best simple model's, on the side that counts."""
 
@@ -84,13 +75,6 @@ class FineTuningResults:
             tables.append(table)
         return tables
 
-    def to_json(self) -> list[dict[str, Any]]:
-        return [
-            {"side": row.side, "target": row.target, "name": row.name}
-            | {name: round(value, 6) if np.isfinite(value) else None for name, value in row.figures.items()}
-            for row in self.rows
-        ]
-
     def comparison(self) -> Comparison | None:
         """The model beside the simple models that are best on the validation side, by the mean main figure."""
         side, chosen = best_simple(self.rows)
@@ -103,7 +87,7 @@ class FineTuningResults:
         if not np.isfinite([*ours, *theirs]).all():  # of too few sequences no rank correlation is known
             return None
         return Comparison(
-            f"{side} sequences",
+            f"{side} {self.predicted}",
             figures.pop() if len(figures) == 1 else "mean figure",
             float(np.mean(ours)),
             " and ".join(dict.fromkeys(chosen.values())),
@@ -277,7 +261,7 @@ class FineTuningTask(LanguageTask):
                 progress.advance(1)
             progress.end()
         rows = [
-            Row(SPLIT_NAMES[side], column, name, columns[column].figures(held_out[side], given))
+            Row(SPLIT_NAMES[side], name, columns[column].figures(held_out[side], given), column)
             for (side, column, name), given in outputs.items()
         ]
         judged, chosen = best_simple(rows)
@@ -294,7 +278,7 @@ class FineTuningTask(LanguageTask):
         if not gains_TR.size:
             return FineTuningResults(rows)
         low, high = np.percentile(np.nanmean(gains_TR, axis=0), [2.5, 97.5])
-        return FineTuningResults(rows, (float(low), float(high)))
+        return FineTuningResults(rows, gain=(float(low), float(high)))
 
     def _simple(
         self, wanted: Wanted, held_out: Mapping[int, NDArray[np.int64]]
