@@ -97,8 +97,6 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PairDataset:
-    """An opened dataset."""
-
     path: Path
     source: PairVocabulary
     target: PairVocabulary
@@ -135,7 +133,6 @@ def write_pair_dataset(path: Path, dataset: PairDataset) -> None:
 
 
 def open_pair_dataset(path: Path) -> PairDataset:
-    """Read a dataset."""
     with PAIR_DATASET.open(path) as arrays:
         split = arrays.get("pairs/split", "u1")
         sides: list[list[Tokens]] = []

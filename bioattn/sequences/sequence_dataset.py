@@ -38,8 +38,6 @@ class Segments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SequenceDataset:
-    """An opened dataset."""
-
     path: Path
     vocabulary: Vocabulary
     ids: list[str]

@@ -75,13 +75,9 @@ class DiffusionTrainingConfig(UpdateConfig):
 
     steps: int = option("Updates of the weights.", default=4000, min=1)
     batch_size: int = 64
-    """Promoters of an update, over all processes."""
     learning_rate: float = 2e-3
-    """Peak rate of AdamW."""
     weight_decay: float = 0.01
-    """On matrices and filters, not on biases and norms."""
     average_decay: float = 0.998
-    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
     threshold: float = 0.0
     """With two levels, responses above it are on (not for a binary dataset)."""
     drop_treatment: float = 0.1

@@ -151,5 +151,4 @@ def levels_of(targets_GT: NDArray[Any], cuts: NDArray[np.float64]) -> NDArray[np
 
 
 def load_denoiser(folder: Path, device: torch.device) -> LoadedDenoiser:
-    """Load a model folder. Raises: as `LoadedModel.of_folder`."""
     return LoadedDenoiser.of_folder(folder, device, DiffusionModelConfig, Denoiser)

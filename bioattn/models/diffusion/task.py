@@ -39,8 +39,6 @@ MARKOV_ORDERS = (1, 2, 3, 4, 5)
 
 
 class DiffusionTask(TokenTask):
-    """One training run of a diffusion model."""
-
     family = "diffusion"
     training_kind = DiffusionTrainingConfig
     metric = "bits per base"

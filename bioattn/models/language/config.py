@@ -107,7 +107,6 @@ class Form:
     """How a published architecture differs from what is trained here, which the defaults are."""
 
     norm: Norm = Norm.LAYER
-    """layer or rms."""
     epsilon: float = 1e-5
     """Added to the variance in norms."""
     post_norm: bool = False
@@ -115,7 +114,6 @@ class Form:
     embedding_norm: bool = False
     """Embeddings are normalised."""
     activation: Activation = Activation.GELU
-    """gelu, gelu_tanh, relu or silu."""
     gated: bool = False
     """The activated channels are multiplied with further ones (Shazeer 2020); the activation of a dense output
     layer is then gelu."""
@@ -138,7 +136,6 @@ class Form:
     token_dropout: bool = False
     """Embeddings of `<mask>` are 0, and the others scaled as if 12 % were (ESM)."""
     output: Output = Output.PLAIN
-    """plain, dense or none."""
     tied: bool = True
     """The matrix of the output is that of the embeddings."""
     contacts: bool = False
@@ -241,13 +238,9 @@ class FineTuningConfig(UpdateConfig):
     """How a language model learns the columns of a table (`--targets`)."""
 
     steps: int = 600
-    """Updates of the weights."""
     steps_per_round: int = 50
-    """Updates after which the model is validated and saved."""
     batch_size: int = 32
-    """Sequences of an update, over all processes."""
     learning_rate: float = 3e-4
-    """Peak rate of AdamW."""
     pool: PredictedFrom = PredictedFrom.CLS
     """Channels from which whole sequences are predicted: cls (in a decoder `<eos>`), mean (over the words) or
     varying (all positions at which training sequences differ)."""

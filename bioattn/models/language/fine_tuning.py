@@ -121,8 +121,6 @@ def with_replaced(tokens_BL: Tensor, share: float, number: int) -> Tensor:
 
 
 class FineTuningTask(LanguageTask):
-    """One fine-tuning run of a language model."""
-
     training_kind = FineTuningConfig
     shown: Mapping[str, str] = {}
     smaller_is_better = False

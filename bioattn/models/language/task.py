@@ -48,8 +48,6 @@ PREDICTED = {
 
 
 class LanguageTask(TokenTask):
-    """One training run of a language model."""
-
     betas = (0.9, 0.98)
     family = "language"
     training_kind: type[UpdateConfig] = LanguageTrainingConfig

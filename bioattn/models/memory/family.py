@@ -43,11 +43,8 @@ class MemoryTrainingConfig(UpdateConfig):
     """How a memory network is trained."""
 
     batch_size: int = 32
-    """Questions of an update, over all processes."""
     learning_rate: float = 5e-3
-    """Peak rate of AdamW."""
     weight_decay: float = 0.0
-    """On matrices."""
     hop_weight: float = 1.0
     """Weight of the loss of the hops, where questions name their true facts; 0: learn from answers alone."""
     linear_fraction: float = 0.3

@@ -76,7 +76,6 @@ class LoadedMemory(LoadedModel[MemoryNetwork, MemoryModelConfig]):
 
 
 def load_memory(folder: Path, device: torch.device) -> LoadedMemory:
-    """Load a model folder. Raises: as `LoadedModel.of_folder`."""
     return LoadedMemory.of_folder(folder, device, MemoryModelConfig, MemoryNetwork)
 
 

@@ -29,8 +29,6 @@ BATCH = 256
 
 
 class MemoryTask(TokenTask):
-    """One training run of a memory network."""
-
     metric = "bits per answer"
     shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per answer"}
     model: MemoryNetwork

@@ -59,13 +59,9 @@ class MoleculeTrainingConfig(UpdateConfig):
 
     steps: int = option("Updates of the weights.", default=800, min=1)
     steps_per_round: int = 100
-    """Updates after which the model is validated and saved."""
     batch_size: int = 32
-    """Molecules of an update, over all processes."""
     learning_rate: float = 1e-3
-    """Peak rate of AdamW."""
     weight_decay: float = 0.01
-    """On matrices, not on biases and norms."""
 
 
 class MoleculeSplit(StrEnum):

@@ -130,7 +130,6 @@ def in_units(config: MoleculeModelConfig, answer_BT: Tensor) -> NDArray[np.float
 
 
 def load_molecule_model(folder: Path, device: torch.device) -> LoadedMoleculeModel:
-    """Load a model folder. Raises: as `LoadedModel.of_folder`."""
     return LoadedMoleculeModel.of_folder(folder, device, MoleculeModelConfig, MoleculeModel)
 
 

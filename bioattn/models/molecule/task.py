@@ -56,8 +56,6 @@ Floats = NDArray[np.float64]
 
 
 class MoleculeTask(ConfiguredTask):
-    """One training run of a molecule model."""
-
     smaller_is_better = True
     model: MoleculeModel
     family, training_kind = "molecule", MoleculeTrainingConfig

@@ -152,8 +152,6 @@ def _short_pairs(dataset: PairDataset, side: int) -> list[int]:
 
 
 class TranslationHeadScorer(TokenHeadScorer[Batch]):
-    """Scores a model's heads on one split of a dataset."""
-
     item = "pair"
 
     def __init__(self, loaded: LoadedTranslator, path: Path, split: str, _progress: Progress) -> None:

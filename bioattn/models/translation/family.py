@@ -39,8 +39,6 @@ class Architecture(StrEnum):
 
 
 class Cell(StrEnum):
-    """Recurrent cells."""
-
     GRU = "gru"
     LSTM = "lstm"
 
@@ -127,9 +125,7 @@ class TranslationTrainingConfig(UpdateConfig):
     """
 
     learning_rate: float = 2e-3
-    """Peak rate of AdamW."""
     weight_decay: float = 0.01
-    """On matrices, not on biases and norms."""
     longest: int = 1000
     """Pairs with more tokens on either side are not trained on."""
     grow_every: int = 0

@@ -154,7 +154,6 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
 
 
 def load_translator(folder: Path, device: torch.device) -> LoadedTranslator:
-    """Load a model folder. Raises: as `load_model`."""
     return LoadedTranslator.of_folder(folder, device, TranslationModelConfig, Translator)
 
 
@@ -264,7 +263,6 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
 
 
 def run(settings: TranslationRun, running: Running) -> RunReport:
-    """Write outputs, or scores of given ones."""
     defaults = {"constraint": None, "forbid": None, "samples": 0, "length": None, "beam": 1}
     for name, default in defaults.items():
         if settings.targets is not None and getattr(settings, name) != default:

@@ -37,8 +37,6 @@ MAX_COUNTED = 1_000_000
 
 
 class TranslationTask(TokenTask):
-    """One training run of a translation model."""
-
     model: Translator
     family, training_kind = "translation", TranslationTrainingConfig
 
