@@ -64,22 +64,18 @@ class TranslationProbe(TokenProbe):
         return np.asarray(self.tokens_NL >= len(SPECIAL))
 
     def true_log_likelihoods(self) -> NDArray[np.float64]:
-        found = [
-            likely_BMW.take_along_dim(torch.from_numpy(self.words_NM[own, :, None]).clamp(min=0), -1)[..., 0]
-            for own, likely_BMW in self._likely(
-                self.tokens_NL, np.arange(len(self.pairs)), self.words_NM.shape[1]
-            )
-        ]
+        words_NM1 = torch.from_numpy(self.words_NM).clamp(min=0)[..., None]
+        batches = self._likely(self.tokens_NL, np.arange(len(self.pairs)), self.words_NM.shape[1])
+        found = [likely_BMW.take_along_dim(words_NM1[own], -1)[..., 0] for own, likely_BMW in batches]
         return np.where(self.words_NM >= 0, torch.cat(found).numpy(), 0.0)
 
     def word_log_likelihoods(
         self, tokens_NL: NDArray[np.int64], row_N: NDArray[np.int64], position_N: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """ln of the probability of every word at one position of the targets of `row_N`, (N, W)."""
-        found = [
-            likely_BMW[torch.arange(len(likely_BMW)), torch.from_numpy(position_N[own])]
-            for own, likely_BMW in self._likely(tokens_NL, row_N, int(position_N.max()) + 1)
-        ]
+        place_N = torch.from_numpy(position_N)
+        batches = self._likely(tokens_NL, row_N, int(position_N.max()) + 1)
+        found = [each[torch.arange(len(each)), place_N[own]] for own, each in batches]
         return torch.cat(found).numpy()
 
     def _likely(
@@ -116,6 +112,7 @@ def make_probe(
     chosen = draw_rows(len(rows), settings.samples, settings.seed)
     pairs = [dataset.pairs[rows[place]] for place in chosen.tolist()]
     words = [np.where(pair.target == UNKNOWN, -1, pair.target - len(SPECIAL)) for pair in pairs]
+    sources = [pair.source for pair in pairs] or [np.zeros(0, np.int64)]
     return TranslationProbe(
         loaded=loaded,
         settings=settings,
@@ -124,18 +121,13 @@ def make_probe(
         sha256=sha256_of(path),
         held_out=SPLIT_NAMES[side],
         pairs=pairs,
-        tokens_NL=padded(
-            [with_ends(pair.source) for pair in pairs] or [with_ends(np.zeros(0, np.int64))], PAD
-        ).numpy(),
+        tokens_NL=padded([with_ends(each) for each in sources], PAD).numpy(),
         words_NM=padded(words or [np.zeros(1, np.int64)], -1).numpy(),
     )
 
 
 def _open_dataset(loaded: LoadedTranslator, path: Path) -> PairDataset:
-    """A dataset of the model's alphabets.
-
-    Raises: FormatError for what is no such dataset; BioattnError for other alphabets.
-    """
+    """Raises: FormatError for what is no such dataset; BioattnError for other alphabets than the model's."""
     dataset, model = open_pair_dataset(path), loaded.model
     if (dataset.source, dataset.target) != (model.source, model.target):
         raise BioattnError(
@@ -166,9 +158,8 @@ class TranslationHeadScorer(TokenHeadScorer[Batch]):
         number = min(PAIRS, len(fitting))
         rows = [fitting[place * len(fitting) // number] for place in range(number)]
         self._pairs = [dataset.pairs[row] for row in rows]
-        parts = [
-            batch_of(self._pairs[first : first + BATCH_SIZE]) for first in range(0, len(rows), BATCH_SIZE)
-        ]
+        firsts = range(0, len(rows), BATCH_SIZE)
+        parts = [batch_of(self._pairs[first : first + BATCH_SIZE]) for first in firsts]
         super().__init__(loaded, [dataset.ids[row] for row in rows], parts)
         if not self.sites:
             raise BioattnError(f"a model of architecture {loaded.config.architecture} has no heads to judge")

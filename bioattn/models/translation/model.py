@@ -94,10 +94,8 @@ class ConvEncoder(nn.Module):
     def __init__(self, config: TranslationModelConfig) -> None:
         super().__init__()
         self.norms = nn.ModuleList(nn.LayerNorm(config.channels) for _ in range(config.layers))
-        self.convolutions = nn.ModuleList(
-            nn.Conv1d(config.channels, config.channels, config.kernel, padding="same")
-            for _ in range(config.layers)
-        )
+        sizes = config.channels, config.channels, config.kernel
+        self.convolutions = nn.ModuleList(nn.Conv1d(*sizes, padding="same") for _ in range(config.layers))
 
     def forward(self, source_BSC: Tensor, known_BS: Tensor) -> tuple[Tensor, Tensor]:
         """States (B, S, C), and their mean (B, C)."""
@@ -119,19 +117,17 @@ class RecurrentTranslator(nn.Module):
         super().__init__()
         channels = config.channels
         self.channels = channels
-        conv = config.encoder is Encoder.CONV
-        self.encoder = ConvEncoder(config) if conv else RecurrentEncoder(config)
+        self.encoder = (ConvEncoder if config.encoder is Encoder.CONV else RecurrentEncoder)(config)
         self.attention, self.distances = None, None
         if config.architecture is Architecture.RECURRENT_ATTENTION:
+            heads = config.num_heads
             self.attention = MultiHeadAttention(
                 query_channels=channels,
                 output_channels=channels,
-                num_heads=config.num_heads,
-                head_channels=channels // config.num_heads,
+                num_heads=heads,
+                head_channels=channels // heads,
                 score=config.score,
-                site=AttentionSite.of_ragged(
-                    "translation.source", config.num_heads, TARGET_TOKENS, SOURCE_TOKENS
-                ),
+                site=AttentionSite.of_ragged("translation.source", heads, TARGET_TOKENS, SOURCE_TOKENS),
             )
             if config.reach:
                 self.distances = Distances(config.num_heads, config.reach, of_source=True)
@@ -185,32 +181,26 @@ class TransformerTranslator(nn.Module):
 
     def __init__(self, config: TranslationModelConfig) -> None:
         super().__init__()
+        heads, reach = config.num_heads, config.reach
 
         def layer(stack: str, number: int, own: str) -> TransformerLayer:
-            heads = config.num_heads
             source = f"translation.source.{number}"
+            to_source = AttentionSite.of_ragged(source, heads, TARGET_TOKENS, SOURCE_TOKENS)
             return TransformerLayer(
                 channels=config.channels,
-                head_channels=config.channels // config.num_heads,
+                head_channels=config.channels // heads,
                 site=AttentionSite.of_ragged(f"translation.{stack}.{number}", heads, own, own),
-                source_site=(
-                    AttentionSite.of_ragged(source, heads, TARGET_TOKENS, SOURCE_TOKENS)
-                    if stack == "decoder"
-                    else None
-                ),
+                source_site=to_source if stack == "decoder" else None,
                 dropout=config.dropout,
             )
-
-        def distances(*, of_source: bool) -> Distances | None:
-            return Distances(config.num_heads, config.reach, of_source=of_source) if config.reach else None
 
         self.encoder = nn.ModuleList(layer("encoder", n, SOURCE_TOKENS) for n in range(config.layers))
         self.decoder = nn.ModuleList(layer("decoder", n, TARGET_TOKENS) for n in range(config.layers))
         self.normalise_encoded = nn.LayerNorm(config.channels)
         self.normalise = nn.LayerNorm(config.channels)
-        self.within_source = distances(of_source=False)
-        self.within_target = distances(of_source=False)
-        self.to_source = distances(of_source=True)
+        self.within_source = Distances(heads, reach, of_source=False) if reach else None
+        self.within_target = Distances(heads, reach, of_source=False) if reach else None
+        self.to_source = Distances(heads, reach, of_source=True) if reach else None
 
     def begin(self, source_BSC: Tensor, known_BS: Tensor) -> State:
         """The state before the first step."""
@@ -317,12 +307,8 @@ class Ensemble(Translator):
 
     def advance(self, prefix_BT: Tensor, state: State) -> Tensor:
         assert isinstance(state, States)
-        logs_MBTV = torch.stack(
-            [
-                model.advance(prefix_BT, own).log_softmax(-1)
-                for model, own in zip(self.models, state.members, strict=True)
-            ]
-        )
+        both = zip(self.models, state.members, strict=True)
+        logs_MBTV = torch.stack([model.advance(prefix_BT, own).log_softmax(-1) for model, own in both])
         return logs_MBTV.logsumexp(0) - math.log(len(logs_MBTV))
 
 

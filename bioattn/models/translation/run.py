@@ -210,6 +210,11 @@ def _maps(
         return {}
 
     samples = _samples(pairs, model)
+    if isinstance(inputs, Path):
+        digest = sha256_of(inputs)
+    else:
+        held = (name.encode() + b"\0" + tokens.tobytes() for name, tokens in sources.items())
+        digest = hashlib.sha256(b"".join(held)).hexdigest()
     work, layout = attention_work(
         loaded,
         Source(list(pairs.values()), samples),
@@ -222,7 +227,7 @@ def _maps(
             ListColumn("source_names", TEXT, "source_token", SOURCE_TOKENS, long_name="tokens of the source"),
             ListColumn("target_names", TEXT, "target_token", TARGET_TOKENS, long_name="tokens of the output"),
         ],
-        attributes={"input_sha256": _digest(inputs, sources)},
+        attributes={"input_sha256": digest},
         batch_size=batch_size,
     )
     return work, layout, pairs
@@ -235,16 +240,6 @@ def _samples(pairs: Mapping[str, Pair], model: Translator) -> Samples:
     read = [model.source.names(with_ends(pair.source)) for pair in pairs.values()]
     written = [model.target.names(np.append(pair.target, EOS)) for pair in pairs.values()]
     return Samples({"id": list(pairs), **columns}, {"source_names": read, "target_names": written})
-
-
-def _digest(inputs: Any, sources: Mapping[str, Tokens]) -> str:
-    """SHA-256 of a file, or of the names and tokens of sequences in memory."""
-    if isinstance(inputs, Path):
-        return sha256_of(inputs)
-    digest = hashlib.sha256()
-    for name, tokens in sources.items():
-        digest.update(name.encode() + b"\0" + tokens.tobytes())
-    return digest.hexdigest()
 
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
