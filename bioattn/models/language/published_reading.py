@@ -5,7 +5,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -120,20 +120,16 @@ class PublishedWeights:
                         f"{self.where(name)} is also in {path} ({stored.name}); take away the wrong one"
                     )
                 self._arrays[name], self.shapes[name] = stored, shape
-        if self.path.suffix == ".json":
-            self._check_index()
-        if (folder / ADAPTER_SETTINGS).is_file():
-            self._adapt(folder, files)
-
-    def _check_index(self) -> None:
-        """Raises: FormatError naming an array that lies not in the file which the index names for it."""
-        for array, file in read_json(self.path)["weight_map"].items():
+        index = read_json(self.path)["weight_map"] if self.path.suffix == ".json" else {}
+        for array, file in index.items():
             name = self._plain(array)
             held = name in self._arrays and self._arrays[name].path.name == file
             if not (held or _UNUSED.search(name)):
                 raise FormatError(
                     f"{self.path}: names {file} for the array {array}, which is not in it; fetch both again"
                 )
+        if (folder / ADAPTER_SETTINGS).is_file():
+            self._adapt(folder, files)
 
     def _plain(self, name: str) -> str:
         name = _WRAPPERS.sub("", name).removeprefix(self._prefix)
@@ -250,13 +246,13 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
             raise FormatError(f"{folder}: holds {parts[0]} without its index (*.index.json); fetch it too")
         raise FormatError(f"{folder}: holds no weights ({', '.join(FILES)}); fetch them too")
     path = there[0]
-    if path.suffix != ".json":
-        if len(there) > 1 and there[1].name == f"{path.name}.index.json" and _parts(there[1]) != [path]:
-            raise FormatError(
-                f"{path}: lies beside {there[1].name}, which names other files; take one of the two away"
-            )
-        return path, [path]
-    return path, _parts(path)
+    if path.suffix == ".json":
+        return path, _parts(path)
+    if len(there) > 1 and there[1].name == f"{path.name}.index.json" and _parts(there[1]) != [path]:
+        raise FormatError(
+            f"{path}: lies beside {there[1].name}, which names other files; take one of the two away"
+        )
+    return path, [path]
 
 
 def _parts(path: Path) -> list[Path]:
@@ -300,17 +296,6 @@ def read_published_model(
         digests = [sha256_of(file) for file in weights.files]
         together = hashlib.sha256("".join(digests).encode()).hexdigest()
         return model, digests[0] if len(digests) == 1 else together, faults
-
-
-@contextmanager
-def _reading(part: Part | None) -> Iterator[None]:
-    """Raises: PartError for a FormatError while an array of a part is read."""
-    try:
-        yield
-    except FormatError as error:
-        if part is None:
-            raise
-        raise PartError(part, str(error)) from error
 
 
 def _described(
@@ -360,9 +345,11 @@ def _described(
     )
     tied = form.output is Output.NONE
     if not tied:
-        with _reading(Part.OUTPUT):
+        try:
             matrix = weights.first([output, embedding] if tie else [output])
             tied = _equal(weights, embedding, matrix)
+        except FormatError as error:
+            raise PartError(Part.OUTPUT, str(error)) from error
         fits = weights.shapes[matrix] == weights.shapes[embedding]
         if tie and fits and not tied and content.get("scale_decoder_outputs", True):
             LOGGER.warning(
@@ -386,9 +373,8 @@ def _frequencies(
     if config.positions is not PositionEncoding.ROTARY:
         return ()
     size = config.head_channels
-    stored = next(
-        (name for name in sorted(weights.shapes) if name.endswith("rotary_embeddings.inv_freq")), None
-    )
+    names = (name for name in sorted(weights.shapes) if name.endswith("rotary_embeddings.inv_freq"))
+    stored = next(names, None)
     rope = content.get("rope_parameters") or content.get("rope_scaling") or {}
     if (kind := rope.get("rope_type", rope.get("type", "default"))) != "default":
         raise FormatError(f"{weights.path.with_name(CONFIG)}: positions of the kind {kind!r} are not read")
@@ -398,7 +384,7 @@ def _frequencies(
     usual_P = angles(1, 1, size, torch.device("cpu"))[0]
     frequency_P = base ** -(torch.arange(0, size, 2) / size)
     if stored is not None:
-        frequency_P = _turned(weights, stored, lambda array: array, usual_P.shape)
+        frequency_P = _turned(weights, [stored], lambda array: array, usual_P.shape)
     return () if torch.equal(frequency_P, usual_P) else tuple(frequency_P.tolist())
 
 
@@ -422,12 +408,16 @@ def _filled(
             needed = torch.Size([len(model.vocabulary.published.tokens), *own.shape[1:]])
         array = torch.zeros(needed, device=order.device)
         part = next((part for part, names in _ROWS_OF.items() if row.ours.startswith(names)), None)
-        if row.theirs:
-            with _reading(part):
-                array = _turned(weights, weights.first(row.theirs), row.read, needed)
-        if row.plus:
-            kinds = (content.get("type_vocab_size") or 2, *needed[1:])
-            array = array + _turned(weights, weights.first([row.plus]), lambda rows: rows, kinds)[0]
+        try:
+            if row.theirs:
+                array = _turned(weights, row.theirs, row.read, needed)
+            if row.plus:
+                kinds = (content.get("type_vocab_size") or 2, *needed[1:])
+                array = array + _turned(weights, [row.plus], lambda rows: rows, kinds)[0]
+        except FormatError as error:
+            if part is None:
+                raise
+            raise PartError(part, str(error)) from error
         used |= {*row.theirs, row.plus}
         if row.by_token:
             array = array[order].masked_fill_(order.view(-1, *[1] * (array.dim() - 1)) < 0, 0.0)
@@ -452,9 +442,10 @@ def _filled(
 
 
 def _turned(
-    weights: PublishedWeights, name: str, turn: Callable[[Tensor], Tensor], needed: Sequence[Any]
+    weights: PublishedWeights, names: Sequence[str], turn: Callable[[Tensor], Tensor], needed: Sequence[Any]
 ) -> Tensor:
-    """What `turn` makes of an array. Raises: FormatError when that has not the needed shape."""
+    """What `turn` makes of the first of these arrays. Raises: FormatError when that has not the needed shape."""
+    name = weights.first(names)
     array = weights.read(name)
     with suppress(IndexError, RuntimeError):
         if (turned := turn(array)).shape == tuple(needed):
