@@ -28,7 +28,6 @@ CONTACT_DATASET = DatasetKind(
     name="contact dataset", format="bioattn-contact-dataset", version=2, command="bioattn prepare contacts"
 )
 _FOLDER = "alignments/{:06d}"
-"""The HDF5 group of a protein."""
 TRAIN, VALIDATION, TEST = 0, 1, 2
 SPLIT_NAMES = ("train", "validation", "test")
 

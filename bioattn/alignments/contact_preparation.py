@@ -135,12 +135,40 @@ def read_pairs(path: Path) -> list[ContactPair]:
     for line, cells in table.rows():
         row = dict(zip(table.header, cells, strict=True))
         where = f"{path}:{line}"
-        pair = _pair(row, where, path.parent, line)
-        if lines.setdefault(pair.id, line) != line:
+        for name in REQUIRED:
+            if not row[name]:
+                raise FormatError(f"{where}: {name} is empty")
+        if lines.setdefault(row["id"], line) != line:
             raise FormatError(
-                f"{where}: the id {pair.id!r} stands in line {lines[pair.id]} too; ids are unique"
+                f"{where}: the id {row['id']!r} stands in line {lines[row['id']]} too; ids are unique"
             )
-        pairs.append(pair)
+        files = {
+            name: path.parent / row[name]
+            for name in ("msa", "structure", "mapping")
+            if row.get(name, "").lower() not in (MISSING if name == "mapping" else ())
+        }
+        for name, file in files.items():
+            if not file.is_file():
+                raise FormatError(
+                    f"{where}: {name}: no such file as {file}; file names count from the table's folder"
+                )
+        if "group" in row and not row["group"]:
+            raise FormatError(f"{where}: group is empty; give every pair a group or leave the column out")
+        split = row.get("split") or SPLIT_NAMES[TRAIN]
+        if split not in SPLIT_NAMES:
+            raise FormatError(f"{where}: split {split!r} is none of {', '.join(SPLIT_NAMES)}")
+        pairs.append(
+            ContactPair(
+                line=line,
+                id=row["id"],
+                msa=files["msa"],
+                structure=files["structure"],
+                chain=row.get("chain") or None,
+                mapping=files.get("mapping"),
+                group=row.get("group"),
+                split=SPLIT_NAMES.index(split),
+            )
+        )
     if not pairs:
         raise FormatError(f"{path}: has a header but no pairs")
     parted = split_groups([pair.group or pair.id for pair in pairs], [pair.split for pair in pairs])
@@ -149,37 +177,6 @@ def read_pairs(path: Path) -> list[ContactPair]:
             f"{path}: the split parts the groups {quoted(parted)}; keep a family on one side of the split"
         )
     return pairs
-
-
-def _pair(row: dict[str, str], where: str, folder: Path, line: int) -> ContactPair:
-    for name in REQUIRED:
-        if not row[name]:
-            raise FormatError(f"{where}: {name} is empty")
-    files = {
-        name: folder / row[name]
-        for name in ("msa", "structure", "mapping")
-        if row.get(name, "").lower() not in (MISSING if name == "mapping" else ())
-    }
-    for name, file in files.items():
-        if not file.is_file():
-            raise FormatError(
-                f"{where}: {name}: no such file as {file}; file names count from the table's folder"
-            )
-    if "group" in row and not row["group"]:
-        raise FormatError(f"{where}: group is empty; give every pair a group or leave the column out")
-    split = row.get("split") or SPLIT_NAMES[TRAIN]
-    if split not in SPLIT_NAMES:
-        raise FormatError(f"{where}: split {split!r} is none of {', '.join(SPLIT_NAMES)}")
-    return ContactPair(
-        line=line,
-        id=row["id"],
-        msa=files["msa"],
-        structure=files["structure"],
-        chain=row.get("chain") or None,
-        mapping=files.get("mapping"),
-        group=row.get("group"),
-        split=SPLIT_NAMES.index(split),
-    )
 
 
 def family_groups(

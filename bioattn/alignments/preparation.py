@@ -110,7 +110,7 @@ def prepare_msa(
     alignment = preparation.alignment
     what = f"found in {' and '.join(map(str, databases))}, with the query" if databases else str(source)
     LOGGER.info(f"{what}: {counted(alignment.num_rows, 'row')} of {counted(alignment.num_columns, 'column')}")
-    read = (alignment.num_rows, alignment.num_columns)
+    read = alignment.residues.shape
     prepare_alignment(preparation, settings, str(source), centred=bool(databases), progress=progress)
     alignment = preparation.alignment
     identity = settings.weight_identity
@@ -212,7 +212,7 @@ def describe_step(step: Step) -> str:
 def statistics_json(
     preparation: Preparation,
     statistics: AlignmentStatistics,
-    read: tuple[int, int],
+    read: Sequence[int],
     rounds: Sequence[SearchRound],
 ) -> dict[str, Any]:
     """The content of the statistics file; read: rows and columns as found."""

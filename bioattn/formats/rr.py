@@ -50,7 +50,6 @@ class ContactList:
     target: str = ""
     sequence: str = ""
     pairs: list[RankedPair] = field(default_factory=list)
-    """As they stand in the file."""
 
     def __repr__(self) -> str:
         return f"<{len(self.pairs):,} contacts of {self.target}, {len(self.sequence):,} residues>"

@@ -75,7 +75,6 @@ def atom_column(block: dict[str, Any], names: Sequence[str], *, needed: bool = F
 # --- a predicted chain ---
 
 CHAIN = "A"
-"""The chain that writers name their one chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

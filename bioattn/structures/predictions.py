@@ -95,7 +95,6 @@ class PredictionScores:
     folder: Path
     id: str
     input_sha256: str
-    """Of the alignment."""
     query: str | None
     """Name of the row that was asked for; None = the first one."""
     rows: int

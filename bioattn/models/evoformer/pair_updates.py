@@ -256,7 +256,6 @@ class TriangleMultiplication(nn.Module):
 # --- kernels of other libraries: tried once on a small input beside torch's, and used where they agree ---
 
 NEEDED = {"triton": ["triton"], "cuequivariance_torch": ["cuequivariance_torch", "cuequivariance_ops_torch"]}
-"""Modules that a library consists of."""
 TOLERANCE = 2e-2
 """Relative to the largest number; products are bfloat16."""
 

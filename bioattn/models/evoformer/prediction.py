@@ -258,7 +258,6 @@ PREDICTION_FILES = frozenset(
         *(STRUCTURE_PDB, STRUCTURE_MMCIF, ALIGNED_ERROR, SCORES),
     }
 )
-"""All that `write_prediction` calls its files."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

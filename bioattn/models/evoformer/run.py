@@ -286,7 +286,6 @@ class AlignmentRunner:
     """Alignments that will be run."""
     representations: tuple[Representation, ...] = ()
     templates: Templates | None = None
-    """Of the one alignment's target."""
     progress: Progress = SILENT
     kernels: dict[str, str] = field(default_factory=dict)
     """Versions of what was used beside torch's."""
