@@ -95,11 +95,11 @@ class FolderRunner(Protocol):
     def settings_json(self) -> dict[str, Any]:
         """JSON values of all that decides the results, but the input."""
 
-    def check(self, attention: AttentionOptions | None) -> None:
-        """Raises: BioattnError for settings, sites or heads that the model does not have."""
-
     def layout(self, options: AttentionOptions) -> FileLayout:
-        """The layout of the attention file, in which each sample has arrays of its own."""
+        """The layout of the attention file, in which each sample has arrays of its own.
+
+        Raises: BioattnError for sites or heads that the model does not have.
+        """
 
     def run(
         self, source: InputFile, folder: Path, request: StopRequest, attention: AttentionWriter | None
@@ -130,7 +130,8 @@ def run_folders(
     Raises: BioattnError for settings the model cannot take, when results exist and neither
     `resume` nor `force` is given, and what is wrong with the input when it is the only one; Interrupted.
     """
-    runner.check(options)
+    if options is not None:
+        runner.layout(options)
     run = _FolderRun(runner, settings, sources, several)
     with folder_of_results(settings.output) if several else nullcontext():
         run.find_finished()

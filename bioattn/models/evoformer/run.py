@@ -291,6 +291,19 @@ class AlignmentRunner:
     """Versions of what was used beside torch's."""
 
     def __post_init__(self) -> None:
+        config = self.model.config
+        if self.inputs.num_recycles and not config.recycling:
+            raise BioattnError(
+                f"--recycles {self.inputs.num_recycles}: the model {self.model.path} has no recycling; "
+                "only 0 is possible"
+            )
+        if self.templates is not None and config.templates is None:
+            raise BioattnError(
+                f"--templates: the model {self.model.path} has no template embedder; AlphaFold's model_1 and "
+                "model_2 have one"
+            )
+        if Representation.STRUCTURE in self.representations and config.structure_module is None:
+            raise BioattnError("--representations structure: the model has no structure module")
         self.model_path = self.model.path
         self._trained_on = {} if self.model_path is None else read_families(self.model_path.parent)
         if self.precision is Precision.BF16:
@@ -306,23 +319,6 @@ class AlignmentRunner:
         if site is not None and self.templates is not None:
             sites[TEMPLATE_SITE] = template_site(site.num_heads, tuple(self.templates.names))
         return sites
-
-    def check(self, attention: AttentionOptions | None = None) -> None:
-        if attention is not None:
-            self.layout(attention)
-        config = self.model.config
-        if self.inputs.num_recycles and not config.recycling:
-            raise BioattnError(
-                f"--recycles {self.inputs.num_recycles}: the model {self.model.path} has no recycling; "
-                "only 0 is possible"
-            )
-        if self.templates is not None and config.templates is None:
-            raise BioattnError(
-                f"--templates: the model {self.model.path} has no template embedder; AlphaFold's model_1 and "
-                "model_2 have one"
-            )
-        if Representation.STRUCTURE in self.representations and config.structure_module is None:
-            raise BioattnError("--representations structure: the model has no structure module")
 
     def prepare(self, source: InputFile, alignment: Alignment, sha256: str) -> PreparedAlignment:
         """Encode an alignment. Raises: BioattnError naming what is wrong with it."""
@@ -468,7 +464,6 @@ class AlignmentRunner:
         self, given: Sequence[Given], attention: AttentionWriter | None = None
     ) -> Iterator[tuple[PreparedAlignment, Prediction]]:
         """Predict one alignment after the other."""
-        self.check()
         for one in given:
             prepared = self.prepare(*one)
             yield prepared, self.compute(prepared, StopRequest(), attention)

@@ -243,10 +243,6 @@ class PhylogenyRunner:
     def settings_json(self) -> dict[str, Any]:
         return {"model_sha256": self.loaded.sha256, "device": self.loaded.device.type}
 
-    def check(self, attention: AttentionOptions | None) -> None:
-        if attention is not None:
-            self.layout(attention)
-
     def layout(self, options: AttentionOptions) -> FileLayout:
         """The layout of the attention file. Raises: BioattnError for sites or heads that the model lacks."""
         if options.value_weighted or options.phases > 1:
