@@ -9,6 +9,7 @@ Shape suffixes: B promoters, L bases, F filters, K bases of a filter, C channels
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,21 +44,17 @@ def first_layer_matches(
     knows.
     """
     codes = codes_BL[:: max(1, -(-len(codes_BL) // MAX_PROMOTERS))]
-    known = False
-    for module in model.modules():
-        if isinstance(module, ConvStem):
-            yield from _of_filters(module.convolution, codes, device, both_strands=module.both_strands)
-        elif isinstance(module, KmerStem):
-            yield from _of_kmers(module, codes)
-        elif isinstance(module, ConcatModel):
-            first = module.sequence[0]
-            assert isinstance(first, nn.Conv1d)
-            yield from _of_filters(first, codes, device, both_strands=False)
-        else:
-            continue
-        known = True
-    if not known:
+    modules = [each for each in model.modules() if isinstance(each, ConvStem | KmerStem | ConcatModel)]
+    if not modules:
         raise BioattnError("--model: has neither filters nor k-mers in its first layer")
+    for module in modules:
+        if isinstance(module, KmerStem):
+            yield from _of_kmers(module, codes)
+        elif isinstance(module, ConvStem):
+            yield from _of_filters(module.convolution, codes, device, both_strands=module.both_strands)
+        else:
+            first: Any = module.sequence[0]
+            yield from _of_filters(first, codes, device, both_strands=False)
 
 
 def _of_filters(
