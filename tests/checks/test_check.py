@@ -114,15 +114,15 @@ def test_training_ends_with_a_quick_check(made):
     dataset = read_dataset(made / "small.dataset.h5")
     said = quick_check(model, dataset, names)
     untrained = int((dataset.gene_split != TRAIN).sum())
-    assert said.sentence.startswith(f"Quick check of {min(untrained, 120)} promoters: ")
-    assert said.sentence in (made / "model" / "README.md").read_text()
-    assert not said.next
+    assert said["check"].startswith(f"Quick check of {min(untrained, 120)} promoters: ")
+    assert said["check"] in (made / "model" / "README.md").read_text()
+    assert not said["next"]
     with torch.no_grad():
         for weights in model.model.parameters():
             weights.zero_()
-    assert f"explain check {made / 'model'} INPUT" in quick_check(model, dataset, names).next[0]
+    assert f"explain check {made / 'model'} INPUT" in quick_check(model, dataset, names)["next"][0]
     assert str(made) not in (made / "model" / "README.md").read_text()
-    assert quick_check(load_promoter_model(made / "concat", CPU), dataset, names).sentence == ""
+    assert quick_check(load_promoter_model(made / "concat", CPU), dataset, names) == {}
 
 
 def test_with_dataset_controls_and_another_model(made, tmp_path):

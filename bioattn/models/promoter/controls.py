@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -135,25 +135,20 @@ def make_probe(
 QUICK = CheckSettings(samples=120, mutated=10, probed=4, backgrounds=1)
 
 
-class QuickCheck(NamedTuple):
-    """A verdict and a figure, the code of the verdict, and what to do next, which names the user's files; empty
-    where a model has no attention over positions, or promoters are too few."""
+def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset, names: Names) -> dict[str, Any]:
+    """Check in seconds whether maps point at what predictions depend on, of some promoters not trained on.
 
-    sentence: str = ""
-    code: str = ""
-    next: tuple[str, ...] = ()
-
-
-def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset, names: Names) -> QuickCheck:
-    """Check in seconds whether maps point at what predictions depend on, of some promoters not trained on."""
+    Returns fields of an `Evaluation`: a verdict and a figure in words, the code of the verdict, and what to do
+    next; none where a model has no attention over positions, or promoters are too few.
+    """
     genes = np.flatnonzero(np.isin(dataset.gene_split, (VALIDATION, TEST)))
     genes = genes[draw_rows(len(genes), QUICK.samples, QUICK.seed)]
     try:
         require_checkable(model)
     except BioattnError:
-        return QuickCheck()
+        return {}
     if len(genes) < FEW:
-        return QuickCheck()
+        return {}
     treatments = model.treatments.names
     probe = PromoterProbe(
         inputs="",
@@ -178,11 +173,12 @@ def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset, names: Nam
     said = "The model says the same of every promoter." if found is None else verdict.sentence
     more = "" if found is None else f" {found.sentence}"
     sentence = f"Quick check of {counted(len(genes), 'promoter')}: {said}{more}"
-    if all(probe.measures.passed(name) for name in POINTING) and verdict.code is not Code.UNDECIDED:
-        return QuickCheck(sentence, verdict.code)
-    whole = f"bioattn explain check {names.model} {names.inputs} -o check.json --dataset {names.dataset}"
-    steps = [] if verdict.code is Code.UNDECIDED else next_steps(probe, verdict, names)
-    return QuickCheck(sentence, verdict.code, (f"Check it with more promoters: `{whole}`.", *steps))
+    steps: list[str] = []
+    if not all(probe.measures.passed(name) for name in POINTING) or verdict.code is Code.UNDECIDED:
+        whole = f"bioattn explain check {names.model} {names.inputs} -o check.json --dataset {names.dataset}"
+        steps = [f"Check it with more promoters: `{whole}`."]
+        steps += [] if verdict.code is Code.UNDECIDED else next_steps(probe, verdict, names)
+    return {"check": sentence, "verdict": verdict.code, "next": tuple(steps)}
 
 
 def other_readout(config: PromoterModelConfig) -> tuple[str, str]:

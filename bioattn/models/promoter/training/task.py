@@ -341,8 +341,8 @@ class PromoterTask(Task):
             return results
         settings = self.settings
         names = Names.of("promoter", settings.output, None, settings.dataset)
-        checked = quick_check(self._loaded(), self.dataset, replace(names, inputs="PROMOTERS.fa"))
-        return replace(results, check=checked.sentence, verdict=checked.code, next=checked.next)
+        names = replace(names, inputs="PROMOTERS.fa")
+        return replace(results, **quick_check(self._loaded(), self.dataset, names))
 
     def _loaded(self) -> LoadedPromoterModel:
         return LoadedPromoterModel(
