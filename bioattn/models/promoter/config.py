@@ -1,7 +1,7 @@
 """The settings of promoter models, which decide their shape, and of their training, which decide their weights."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -418,7 +418,3 @@ class TrainingConfig:
         require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
         at_least_0 = ("weight_decay", "attention_entropy", "max_shift")
         require(self, at_least_0, lambda value: value >= 0, "not be negative")
-
-    def decisive(self) -> dict[str, Any]:
-        """The settings that weights follow from, as records have them; a run may go on with the others changed."""
-        return {name: value for name, value in asdict(self).items() if name != "micro_batch_size"}

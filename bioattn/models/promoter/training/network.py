@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -87,6 +87,12 @@ class Plan:
 
     config: PromoterModelConfig
     training: TrainingConfig
+
+    def record(self) -> dict[str, Any]:
+        """The settings that weights follow from; a run may go on with the others changed."""
+        training = asdict(self.training)
+        del training["micro_batch_size"]
+        return {"model": asdict(self.config), "training": training}
 
 
 def loss_and_metric(training: TrainingConfig, task: str) -> tuple[Loss, Metric]:

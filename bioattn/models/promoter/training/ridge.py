@@ -60,9 +60,11 @@ class Kmers:
     def name(self, downstream: int) -> str:
         """Such as `6-mers −300..0 weighted around −150±150`; downstream: bases from the anchor on."""
         kind = "codons" if self.step == 3 else f"{'' if self.canonical else 'stranded '}{self.k}-mers"
-        name = f"{kind} {signed(self.start + downstream)}..{signed(self.stop + downstream)}"
+        places = (self.start + downstream, self.stop + downstream, self.centre + downstream)
+        start, stop, centre = (f"{place:+}".replace("-", "−") if place else "0" for place in places)
+        name = f"{kind} {start}..{stop}"
         if math.isfinite(self.width):
-            name += f" weighted around {signed(self.centre + downstream)}±{self.width:g}"
+            name += f" weighted around {centre}±{self.width:g}"
         return name + (f" by {self.window} bp" if self.window else "")
 
     @property
@@ -89,11 +91,6 @@ class Kmers:
         length = codes.shape[1]
         counts_GF = kmer_counts(codes, self.k, self.columns, self.weights(length), self.windows(length))
         return np.log1p(counts_GF, out=counts_GF) if self.log else counts_GF
-
-
-def signed(offset: int) -> str:
-    """The offset with its sign, a proper minus."""
-    return f"{offset:+}".replace("-", "−") if offset else "0"
 
 
 def kmer_counts(

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -114,7 +114,7 @@ class PromoterTask(Task):
         self.first = self.given[0] if self.given else self._plan(model, settings.training)
         self.digest = {
             "dataset": sha256_of(settings.dataset),
-            **({"networks": [_plain(plan) for plan in self.given]} if self.given else _plain(self.first)),
+            **({"networks": [plan.record() for plan in self.given]} if self.given else self.first.record()),
             "members": settings.members,
             "treatment_columns": settings.treatment_columns,
             "reference": settings.reference,
@@ -364,7 +364,7 @@ class PromoterTask(Task):
         used = [self.trainings[number] for number in self.used]
         return {
             "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
-            "networks": [_plain(Plan(config=each.config, training=each.training)) for each in used],
+            "networks": [Plan(config=each.config, training=each.training).record() for each in used],
             "treatment_columns": list(self.settings.treatment_columns),
             "settings": self.reason,
             "split": split_certificate(self.dataset),
@@ -373,11 +373,6 @@ class PromoterTask(Task):
 
     def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
         return card_lines(self.model.config, self.dataset, record, cast(Evaluation, results))
-
-
-def _plain(plan: Plan) -> dict[str, Any]:
-    """A plan as records have it."""
-    return {"model": asdict(plan.config), "training": plan.training.decisive()}
 
 
 def model_config(
