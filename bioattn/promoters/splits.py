@@ -71,12 +71,13 @@ class Holdout:
     """The names, cut at commas; empty for an empty side."""
 
     @property
-    def is_fraction(self) -> bool:
-        """Whether this is a fraction of the genes (`0.1`) and not names; chromosomes called 1 or 10 are names."""
+    def fraction(self) -> float | None:
+        """The fraction of the genes (`0.1`; 0 for an empty side); None for names, as chromosomes 1 or 10 have."""
         try:
-            return 0 < float(self.text) < 1
+            share = float(self.text or "0")
         except ValueError:
-            return False
+            return None
+        return share if 0 <= share < 1 else None
 
     def __str__(self) -> str:
         key = "" if self.key is None else f"{self.key}:"
@@ -245,11 +246,8 @@ def split_by_group(
     """
     shares = {TEST: DEFAULT_SHARE, VALIDATION: DEFAULT_SHARE}
     for holdout in holdouts:
-        try:
-            share = float(holdout.text or "0")
-        except ValueError:
-            share = -1.0
-        if not 0 <= share < 1:
+        share = holdout.fraction
+        if share is None:
             raise SettingsError(
                 f"--holdout {SPLIT_NAMES[holdout.side]}={holdout.text}: with --split {name} a fraction of the "
                 f"{words.noun}s is needed, such as test=0.1; names need --split {words.by_name}"
@@ -482,7 +480,7 @@ def _kind(settings: DatasetSettings, holdouts: Sequence[Holdout], chrom: Sequenc
         return None
     holdouts = [holdout for holdout in holdouts if holdout.values]
     if holdouts:  # names are chromosomes; fractions need groups that can be cut anywhere
-        kind = Split.HOMOLOGY if all(holdout.is_fraction for holdout in holdouts) else Split.CHROMOSOME
+        kind = Split.HOMOLOGY if all(holdout.fraction for holdout in holdouts) else Split.CHROMOSOME
     else:
         enough = all(chrom) and len(set(chrom)) >= MIN_CHROMOSOMES
         kind = Split.CHROMOSOME if enough else Split.HOMOLOGY

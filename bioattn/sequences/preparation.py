@@ -192,7 +192,7 @@ def _split(kept: Sequence[_Record], settings: LanguagePreparation) -> tuple[Segm
             usual = SequenceSplit.POSITION
     kind = settings.split or usual
     holdouts = parse_holdouts(settings.holdout, with_treatments=False)
-    named = any(not each.is_fraction and each.values for each in holdouts)
+    named = any(not each.fraction and each.values for each in holdouts)
     description: dict[str, Any] = {"by": str(kind)}
     if kind is SequenceSplit.POSITION:
         if named:
@@ -230,7 +230,7 @@ def _shares(holdouts: Sequence[Holdout]) -> dict[int, float]:
 
     Raises: SettingsError when nothing is left for training.
     """
-    given = {each.side: float(each.text) if each.is_fraction else 0.0 for each in holdouts}
+    given = {each.side: each.fraction or 0.0 for each in holdouts}
     shares = SHARES | given
     if sum(shares.values()) >= 1:
         raise SettingsError(
@@ -246,7 +246,7 @@ def split_by_record(
     sides = np.full(len(names), TRAIN, dtype=np.uint8)
     shares = _shares(holdouts)
     for holdout in holdouts:
-        for name in [] if holdout.is_fraction else holdout.values:
+        for name in [] if holdout.fraction else holdout.values:
             if name not in names:
                 raise not_there("--holdout", name, "the input", "record", names)
             if sides[names.index(name)] not in (TRAIN, holdout.side):
