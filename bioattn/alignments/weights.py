@@ -67,13 +67,11 @@ def _within(
         if tells and np.count_nonzero(differences <= max_differences) <= _SPARSE_BELOW * differences.size:
             break
     left, right = np.nonzero(differences <= max_differences)
-    left_over = differences[left, right]
+    apart = differences[left, right]
     for left_PN, right_PM in zip(left_WPN[done:], right_WPM[done:], strict=True):
-        left_over = left_over + np.bitwise_count(
-            np.bitwise_or.reduce(left_PN[:, left] ^ right_PM[:, right], axis=0)
-        )
-        kept = left_over <= max_differences
-        left, right, left_over = left[kept], right[kept], left_over[kept]
+        apart = apart + np.bitwise_count(np.bitwise_or.reduce(left_PN[:, left] ^ right_PM[:, right], axis=0))
+        kept = apart <= max_differences
+        left, right, apart = left[kept], right[kept], apart[kept]
     return left, right
 
 
@@ -150,7 +148,7 @@ def non_redundant(
         return np.sort(order)
     codes = codes[order]
     is_residue = codes < UNKNOWN
-    # Of the rows kept so far the first `count`: they never pass a row still to be looked at.
+    # Kept rows move to the front, `count` of them: they never pass a row still to be looked at.
     packed_WPS, mask_WS = pack_codes(np.where(is_residue, codes, GAP)), pack_mask(is_residue)
     kept, count = np.zeros(len(order), np.intp), 0
     num_residues = np.count_nonzero(is_residue, axis=1)

@@ -6,7 +6,7 @@ Logits are float32. Distances have 64 bins: the first holds everything below 2.3
 Shape suffixes: S MSA rows, R residues, C channels, N bins or classes.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
@@ -112,8 +112,7 @@ def aligned_error_centres(logits_RRN: Tensor) -> Tensor:
     return (torch.arange(num_bins, device=logits_RRN.device) + 0.5) * width
 
 
-@dataclass(frozen=True, slots=True)
-class Losses:
+class Losses(NamedTuple):
     """The parts of one sample's loss, scalars."""
 
     distogram: Tensor

@@ -343,7 +343,8 @@ def write_prediction(
     """
     written = []
     summary: dict[str, Any] = dict(scores)
-    if prediction.contact_probability is not None:
+    near, errors = prediction.contact_probability, prediction.aligned_error
+    if near is not None:
         summary["contact_pairs"] = _write_contacts(folder, subject, prediction)
         assert prediction.bin_edges is not None
         bins = np.arange(len(prediction.bin_edges) + 1, dtype=np.int32)
@@ -351,19 +352,9 @@ def write_prediction(
             ("bin_edge", prediction.bin_edges, (), "Å between two distance bins"),
             ("bin", bins, (), "distance bin, from 0"),
             ("probability", prediction.distogram, (*_PAIR, "bin"), "probability of a distance bin"),
-            (
-                "contact_probability",
-                prediction.contact_probability,
-                _PAIR,
-                "probability of a distance below 8 Å",
-            ),
+            ("contact_probability", near, _PAIR, "probability of a distance below 8 Å"),
             ("expected_distance", prediction.expected_distance, _PAIR, "expected distance of CB atoms"),
-            (
-                "aligned_error",
-                prediction.aligned_error,
-                _PAIR,
-                "expected error of column_j, aligned at column_i",
-            ),
+            ("aligned_error", errors, _PAIR, "expected error of column_j, aligned at column_i"),
         ]
         _write_arrays(folder / DISTOGRAM, DISTANCES, subject, distances)
         written += [CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM]
@@ -394,10 +385,10 @@ def write_prediction(
         except PdbRoomError as error:
             LOGGER.warning(f"no {STRUCTURE_PDB} was written: {error}")
         written.append(STRUCTURE_MMCIF)
-        if prediction.aligned_error is not None:
+        if errors is not None:
             # As AlphaFold DB has it: one line, whole ångströms.
-            errors = np.rint(prediction.aligned_error[np.ix_(kept, kept)]).astype(int).tolist()
-            content = [{"predicted_aligned_error": errors, "max_predicted_aligned_error": MAX_ALIGNED_ERROR}]
+            whole = np.rint(errors[np.ix_(kept, kept)]).astype(int).tolist()
+            content = [{"predicted_aligned_error": whole, "max_predicted_aligned_error": MAX_ALIGNED_ERROR}]
             with text_output(folder / ALIGNED_ERROR) as text:
                 json.dump(content, text, separators=(",", ":"))
             written.append(ALIGNED_ERROR)
