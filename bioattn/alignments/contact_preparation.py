@@ -43,12 +43,7 @@ from bioattn.structures.chain import (
     read_chain,
     scorable,
 )
-from bioattn.structures.column_mapping import (
-    ColumnMapping,
-    map_columns,
-    read_mapping,
-    write_mapping,
-)
+from bioattn.structures.column_mapping import ColumnMapping, map_columns, read_mapping, write_mapping
 from bioattn.structures.contacts import contacts
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, percentage, quoted

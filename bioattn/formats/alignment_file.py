@@ -30,14 +30,7 @@ from bioattn.formats.alignment import (
     read_columns,
     read_with_insertions,
 )
-from bioattn.io.files import (
-    XZ_MAGIC,
-    decompression_errors,
-    is_packed,
-    open_bytes,
-    sha256_of,
-    text_output,
-)
+from bioattn.io.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes, sha256_of, text_output
 from bioattn.system.memory import free_memory
 from bioattn.text import counted, human_bytes, quoted
 

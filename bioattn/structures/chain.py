@@ -86,12 +86,7 @@ class Chain:
         return len(self.letters)
 
 
-def read_chain(
-    path: Path,
-    chain: str | None = None,
-    *,
-    chosen_by: str = "with --chain",
-) -> Chain:
+def read_chain(path: Path, chain: str | None = None, *, chosen_by: str = "with --chain") -> Chain:
     """Read one chain of a PDB or mmCIF file, plain, gzip or xz; which of the two is found by content.
 
     chain: the author's id, `_` for the blank one; None takes the only protein chain. Of several molecules under

@@ -243,12 +243,7 @@ class TiedRowAttention(nn.Module):
             query_SRC, bias_HRR = torch.zeros_like(query_SRC), torch.zeros_like(bias_HRR)
         allowed_R = (mask_SR > 0).any(0)
         return attention_weights(
-            query_SRC,
-            key_SRC,
-            score=self.score,
-            mask=allowed_R,
-            bias=bias_HRR,
-            site=self.site,
+            query_SRC, key_SRC, score=self.score, mask=allowed_R, bias=bias_HRR, site=self.site
         )
 
     def forward(self, msa_SRC: Tensor, maps_HRR: Tensor) -> Tensor:

@@ -25,14 +25,7 @@ from bioattn.attention.capture import Substitution, capture, substitute
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.checks import thresholds
 from bioattn.checks.deletion import JUDGED, Effects, single_pairs, top_bins
-from bioattn.checks.engine import (
-    FEW,
-    CheckSettings,
-    LikelihoodProbe,
-    OtherWeights,
-    draw_rows,
-    ratio_of_sums,
-)
+from bioattn.checks.engine import FEW, CheckSettings, LikelihoodProbe, OtherWeights, draw_rows, ratio_of_sums
 from bioattn.checks.measures import NEEDED, Code, Question, Verdict, judge, percent
 from bioattn.checks.weights import all_visible, drawn_alike, shuffled, uniform
 from bioattn.errors import BioattnError

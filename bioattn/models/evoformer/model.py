@@ -18,12 +18,7 @@ from bioattn.models.evoformer.embedders import (
     RecyclingEmbedder,
     TemplateEmbedder,
 )
-from bioattn.models.evoformer.heads import (
-    NUM_ALIGNED_ERROR_BINS,
-    NUM_ATOMS,
-    LinearHead,
-    PlddtHead,
-)
+from bioattn.models.evoformer.heads import NUM_ALIGNED_ERROR_BINS, NUM_ATOMS, LinearHead, PlddtHead
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.layers import unless_full
 from bioattn.models.evoformer.stacks import EvoformerStack, ExtraMsaStack

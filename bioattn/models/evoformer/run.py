@@ -49,20 +49,10 @@ from bioattn.models.evoformer.prediction import (
     target_numbers,
     write_prediction,
 )
-from bioattn.models.evoformer.sites import (
-    TEMPLATE_SITE,
-    AlignmentSizes,
-    alignment_layout,
-    template_site,
-)
+from bioattn.models.evoformer.sites import TEMPLATE_SITE, AlignmentSizes, alignment_layout, template_site
 from bioattn.models.evoformer.stacks import compile_blocks
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.model_folder import (
-    LoadedModel,
-    load_network,
-    read_model_config,
-    write_model,
-)
+from bioattn.models.model_folder import LoadedModel, load_network, read_model_config, write_model
 from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
 from bioattn.store.schema import AttentionOptions, FileLayout
@@ -340,11 +330,7 @@ class AlignmentRunner:
                 "the residues aligned are equal): how good its contacts are says nothing of other proteins"
             )
         inputs = prepare_inputs(
-            alignment,
-            self.model.config,
-            self.inputs,
-            source=str(source.path),
-            progress=self.progress,
+            alignment, self.model.config, self.inputs, source=str(source.path), progress=self.progress
         )
         if templates is not None:
             laid = TemplateInputs.on_columns(templates, letters, inputs.columns)

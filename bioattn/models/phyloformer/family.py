@@ -9,16 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bioattn.errors import SettingsError
-from bioattn.io.settings import (
-    FORCE,
-    Settings,
-    Writes,
-    argument,
-    option,
-    output_option,
-    require,
-    table,
-)
+from bioattn.io.settings import FORCE, Settings, Writes, argument, option, output_option, require, table
 from bioattn.models.family import Family, imported
 from bioattn.models.running import ResumableCommand
 from bioattn.training.settings import TrainingCommand, UpdateConfig

@@ -37,23 +37,11 @@ from bioattn.models.model_folder import LoadedModel
 from bioattn.models.phyloformer.family import LETTERS, PhyloformerConfig, PhyloformerRun, PhylogenyAlphabet
 from bioattn.models.phyloformer.file_kinds import DISTANCES, MINIMUM_EVOLUTION, NEIGHBOUR_JOINING, PHYLOGENY
 from bioattn.models.phyloformer.model import PAIR, PAIRS, SITES, Phyloformer, read_parameters
-from bioattn.models.phyloformer.trees import (
-    balanced_minimum_evolution,
-    neighbour_joining,
-    require_scikit_bio,
-)
+from bioattn.models.phyloformer.trees import balanced_minimum_evolution, neighbour_joining, require_scikit_bio
 from bioattn.models.running import Running, RunReport, tsv
 from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
-from bioattn.store.schema import (
-    TEXT,
-    AttentionOptions,
-    Column,
-    FileLayout,
-    ListColumn,
-    Samples,
-    site_layout,
-)
+from bioattn.store.schema import TEXT, AttentionOptions, Column, FileLayout, ListColumn, Samples, site_layout
 from bioattn.store.writer import result_file
 from bioattn.system.memory import free_memory
 from bioattn.system.signals import StopRequest, stop_on_signals
@@ -314,10 +302,7 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
         sources,
         several=several,
         options=None if settings.attention is None else wanted,
-        figures={
-            "model": {"file": loaded.path.name, "sha256": loaded.sha256},
-            "device": str(loaded.device),
-        },
+        figures={"model": {"file": loaded.path.name, "sha256": loaded.sha256}, "device": str(loaded.device)},
     )
 
 
