@@ -225,6 +225,12 @@ class PromoterModelConfig:
         )
         require(self, sizes, lambda value: value >= 1, "be at least 1")
         require(self, ("key_layers",), lambda value: value >= 0, "not be negative")
+        if self.stem == Stem.BOTH:
+            rule = "be even for stem = both, which takes half of them each"
+            require(self, ("channels",), lambda value: value % 2 == 0, rule)
+        if self.stem == Stem.TRANSFORMER and self.position in _IN_PAIRS:
+            rule = f"be even for position = {self.position}, which takes channels in pairs"
+            require(self, (_IN_PAIRS[self.position],), lambda value: value % 2 == 0, rule)
         kmers = "lie in 1..8 (a vector is learned for each k-mer)"
         require(self, ("kmer",), lambda value: 1 <= value <= 8, kmers)
         shares = ("dropout", "kmer_dropout", "stem_dropout", "concat_dropout")
@@ -251,16 +257,6 @@ class PromoterModelConfig:
             "--readout shared with hops = 2 or reader = hidden needs sink = true: contributions are counted from "
             "all weight on the null key",
         )
-        yield (
-            stem == Stem.BOTH and self.channels % 2 == 1,
-            f"channels is {self.channels}; stem = both takes half of them each, so it must be even",
-        )
-        for position, name in _IN_PAIRS.items():
-            yield (
-                stem == Stem.TRANSFORMER and self.position == position and getattr(self, name) % 2 == 1,
-                f"{name} is {getattr(self, name)}; it must be even for position = {position}, which takes "
-                "channels in pairs",
-            )
         yield (
             (self.encoder is not None) != (stem == Stem.PRETRAINED),
             "--stem pretrained and --encoder, the folder of a model of DNA, go together",
