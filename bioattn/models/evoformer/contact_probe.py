@@ -1,12 +1,12 @@
 """The check of MSA/pair models: what contacts lose with other weights in MSA attention, and with attended columns
-spoiled.
+spoiled; and how much each of their heads matters.
 
 Shape suffixes: S rows of the clustered or the extra MSA, R residues (columns that the model sees), N proteins, H
 heads, Q queries, K keys.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -22,6 +22,7 @@ from torch import Tensor
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, open_contact_dataset
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.attention.capture import Substitution, capture, substitute
+from bioattn.attention.measures import attention_layers, masked_heads
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.checks import thresholds
 from bioattn.checks.deletion import JUDGED, Effects, single_pairs, top_bins
@@ -32,13 +33,14 @@ from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_with_digest
 from bioattn.inference.alignment_inputs import find_alignments
 from bioattn.inference.passes import require_finite
+from bioattn.inference.runner import Head
 from bioattn.io.files import sha256_of
-from bioattn.models.evoformer.heads import contact_probabilities
+from bioattn.models.evoformer.heads import contact_probabilities, sample_losses
 from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, prepare_inputs
-from bioattn.models.evoformer.training_families import TrainingFamily
+from bioattn.models.evoformer.training_families import TrainingFamily, load_families
 from bioattn.store.training_record import read_training_record
-from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
-from bioattn.system.progress import watched
+from bioattn.structures.contacts import MIN_SEPARATION, contacts, distances, known_pairs
+from bioattn.system.progress import Progress, watched
 from bioattn.text import listed
 
 if TYPE_CHECKING:
@@ -477,3 +479,86 @@ def make_probe(
         sha256=sha256,
         held_out=held_out,
     )
+
+
+class AlignmentHeadScorer:
+    """How much each attention head matters for the distances: a `bioattn.inference.runner.HeadScorer`.
+
+    As for promoter models (`bioattn.models.promoter.heads`): the size of the loss's slope in a mask on what the
+    head gives (Michel, Levy & Neubig 2019), here one slope per protein, averaged over proteins. The loss is the
+    cross-entropy of the distogram over all pairs of residues with known distance, row 1 as target, first draw of
+    the alignment. Heads of invariant point attention, which are joined with other quantities, are not among them.
+    """
+
+    item = "protein"
+
+    def __init__(
+        self, model: "LoadedEvoformerModel", dataset_path: Path, split: str, progress: Progress
+    ) -> None:
+        """Read the proteins of a split. Raises: BioattnError when there are none."""
+        dataset = open_contact_dataset(dataset_path)
+        indices = dataset.proteins_in(SPLIT_NAMES.index(split)).tolist()
+        if not indices:
+            raise BioattnError(
+                f"{dataset_path}: no protein is in the {split} split; choose another with --split"
+            )
+        self._model, self._progress = model, progress
+        covariance = bool(model.config.pair_features)
+        self._families = load_families(dataset, indices, covariance=covariance, progress=progress)
+        self.sites = {name: site for name, (_, site) in attention_layers(model.model).items()}
+        self.items = [family.protein.id for family in self._families]
+
+    def importance(self, silenced: Collection[Head] = ()) -> dict[Head, Floats]:
+        """|∂ loss / ∂ mask| of every head for every protein. silenced: none, as no such model is pruned.
+
+        Raises: BioattnError when the model predicts no distances.
+        """
+        families = watched(self._progress, "head importance", self._families)
+        gradients = [self._gradients(family) for family in families]
+        return {
+            (name, head): np.array([gradients_H[name][place] for gradients_H in gradients])
+            for name, site in self.sites.items()
+            for place, head in enumerate(site.heads)
+        }
+
+    def overall(self, by_item: Floats) -> float:
+        return float(by_item.mean())
+
+    def passes(self) -> Iterator[Callable[[], object]]:
+        for family in self._families:
+            yield partial(self._model.model, self._inputs(family))
+
+    def record(self) -> dict[str, Any]:
+        return {"proteins": len(self.items), "loss": "cross-entropy of the distogram"}
+
+    def _inputs(self, family: TrainingFamily) -> ModelInputs:
+        """The first draw of an alignment."""
+        model = self._model
+        alignment = family.inputs(model.inputs, covariance=bool(model.config.pair_features))
+        return alignment.sample(SEED, 0).to(model.device)
+
+    def _gradients(self, family: TrainingFamily) -> dict[str, Floats]:
+        """|∂ loss / ∂ mask| for one protein, by site, (H,)."""
+        model, inputs = self._model, self._inputs(family)
+        distances_RR = torch.from_numpy(distances(family.protein.cb[family.columns])).to(model.device)
+        masks = {
+            name: torch.ones(site.num_heads, device=model.device, requires_grad=True)
+            for name, site in self.sites.items()
+        }
+        with torch.enable_grad(), masked_heads(model.model, masks):
+            # Activations of all blocks at once would not fit for long alignments.
+            logits = model.model(inputs, recompute=True).distogram_logits
+            if logits is None:
+                raise BioattnError(
+                    "the model predicts no distances, so there is no loss its heads could change"
+                )
+            index = inputs.residue_index
+            nothing = torch.zeros((1, 1), device=model.device)
+            loss = sample_losses(
+                logits.float(), None, distances_RR, index[:, None] - index[None, :], nothing.long(), nothing
+            ).distogram
+            gradients = torch.autograd.grad(loss, list(masks.values()), allow_unused=True)
+        return {
+            name: np.zeros(mask.shape) if gradient is None else gradient.abs().double().cpu().numpy()
+            for (name, mask), gradient in zip(masks.items(), gradients, strict=True)
+        }

@@ -66,8 +66,7 @@ from bioattn.text import counted, percentage
 if TYPE_CHECKING:
     from bioattn.checks.engine import CheckSettings, Evidence
     from bioattn.checks.record import CheckRecord
-    from bioattn.models.evoformer.contact_probe import ContactProbe
-    from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
+    from bioattn.models.evoformer.contact_probe import AlignmentHeadScorer, ContactProbe
 
 LOGGER = logging.getLogger("bioattn")
 MODEL_TYPE = "evoformer"
@@ -242,7 +241,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         predict(self.model, inputs, seed=0, progress=SILENT, request=StopRequest(), representations=states)
 
     def head_scorer(self, dataset: Path, split: str, progress: Progress) -> "AlignmentHeadScorer":
-        from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
+        from bioattn.models.evoformer.contact_probe import AlignmentHeadScorer
 
         return AlignmentHeadScorer(self, dataset, split, progress)
 
