@@ -283,7 +283,7 @@ def draw_distogram(picture: DistogramPicture, width: float) -> Figure:
     entropy = np.full((size, size), np.nan)
     if distances.entropy is not None:
         entropy[np.ix_(distances.columns, distances.columns)] = distances.entropy
-    most = float(np.log2(distances.num_bins))
+    most = float(np.log2(len(distances.bin_edges) + 1))
     image = _draw_square(right, entropy, *place, cmap="cividis", vmin=0, vmax=most)
     figure.colorbar(image, ax=right, shrink=0.7, aspect=25).set_label(
         f"entropy of the predicted distance, bits (at most {most:g})", fontsize=style.SMALL_FONT

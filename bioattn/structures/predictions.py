@@ -48,11 +48,6 @@ class Distances:
     entropy: NDArray[np.float64] | None = None
     """(R, R) bits of the distribution over N bins: 0 = sure; None where it was not asked for."""
 
-    @property
-    def num_bins(self) -> int:
-        """Number of bins, N."""
-        return len(self.bin_edges) + 1
-
 
 def read_distances(path: Path, *, with_entropy: bool = False) -> Distances:
     """Read `distogram.h5` of `run evoformer`, or of the folder that holds it.

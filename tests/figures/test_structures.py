@@ -276,7 +276,7 @@ def test_a_file_of_run_evoformer(tmp_path):
     chances = write_small_prediction(tmp_path, TARGET, COLUMNS)
     near = chances[..., :2].sum(-1)
     found = read_distances(tmp_path, with_entropy=True)
-    assert (found.letters, found.num_bins) == (TARGET, 4)
+    assert (found.letters, len(found.bin_edges)) == (TARGET, 3)
     np.testing.assert_array_equal(found.columns, COLUMNS)
     np.testing.assert_array_equal(found.expected_distance, (near * 10).astype(np.float64))
     for i in range(5):
