@@ -37,8 +37,8 @@ from bioattn.interpret.promoter_maps import (
 from bioattn.interpret.promoter_windows import AnnotatedGenes, WindowGene, window_of
 from bioattn.promoters.choices import Anchor, WindowSettings
 from bioattn.promoters.genes import GeneNames, choose_genes
+from bioattn.promoters.preparation import find_anchor
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.promoters.windows import find_anchor
 from bioattn.store.attribution import Attribution
 from bioattn.store.reader import Attention
 from bioattn.text import quoted

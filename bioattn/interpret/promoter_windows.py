@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import STRANDS
-from bioattn.promoters.windows import GeneSpans, Span
+from bioattn.promoters.preparation import GeneSpans, Span
 from bioattn.store.reader import Attention
 
 

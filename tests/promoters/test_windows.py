@@ -18,8 +18,8 @@ from bioattn.promoters.chromosomes import (
     match_chromosomes,
     suggest_aliases,
 )
+from bioattn.promoters.preparation import GeneSpans, Span, find_anchor, trim_upstream, window_around
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
-from bioattn.promoters.windows import GeneSpans, Span, find_anchor, trim_upstream, window_around
 
 
 def test_the_anchor_is_the_first_base_of_the_downstream_part():
