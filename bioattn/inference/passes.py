@@ -4,7 +4,7 @@ Weights near the limits of float32 pass for weights and give NaN. It is checked 
 command writes a result that `validate` refuses.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,14 @@ class _Meter(TorchFunctionMode):
     ) -> None:
         for tensor in (weights, value_weighted):
             self.attention += 0 if tensor is None else tensor.numel() * tensor.element_size()
+
+
+def padded(rows: Sequence[NDArray[np.integer]], value: int) -> Tensor:
+    """Rows as one tensor (B, longest), filled up on the right."""
+    filled = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
+    for place, row in enumerate(rows):
+        filled[place, : len(row)] = row
+    return torch.from_numpy(filled)
 
 
 def drawn_tokens(logits_BV: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> Tensor:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.inference.passes import padded
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import FineTuned, FineTuningConfig, PredictedFrom, Shape, TargetKind
 from bioattn.models.language.family import LanguageTrainingSettings
@@ -36,7 +37,6 @@ from bioattn.models.language.targets import (
     wanted_of,
 )
 from bioattn.models.language.task import LanguageTask
-from bioattn.models.language.windows import padded
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.sequences.vocabulary import PAD, SPECIAL, Vocabulary
 from bioattn.store.training_record import MODEL_ROW, Comparison

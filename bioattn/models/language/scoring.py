@@ -25,12 +25,11 @@ from bioattn.attention.site import AttentionSite, MapTiles, Tile
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import TableReader, open_table
-from bioattn.inference.passes import finite_results, require_finite
+from bioattn.inference.passes import finite_results, padded, require_finite
 from bioattn.models.language.config import Pool, Score, Shape
 from bioattn.models.language.layers import is_word
 from bioattn.models.language.published_reading import Part
 from bioattn.models.language.source import TokenSource, Window, windows
-from bioattn.models.language.windows import padded
 from bioattn.sequences.vocabulary import CLS, MASK, PAD, UNKNOWN, Vocabulary
 from bioattn.store.training_record import TRAINING_RECORD
 

@@ -15,10 +15,10 @@ from bioattn.choices import PositionEncoding
 from bioattn.errors import FormatError, SettingsError
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS, are_nucleotides, count_nucleotides
 from bioattn.inference.inputs import HELD, Source, path_in, sequences_in
+from bioattn.inference.passes import padded
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
-from bioattn.models.language.windows import padded
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.preparation import read_letters, warn_of_nucleotides
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, Vocabulary

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.inference.passes import finite_results, require_finite
+from bioattn.inference.passes import finite_results, padded, require_finite
 from bioattn.models.language.config import Output, Score, Shape, Target, TargetKind
 from bioattn.models.language.layers import is_word, require_length
 from bioattn.models.language.published_reading import Part
@@ -29,7 +29,6 @@ from bioattn.models.language.scoring import (
     variant_scores,
 )
 from bioattn.models.language.source import TokenSource, letters_in, read_tokens, tokens_at_once
-from bioattn.models.language.windows import padded
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import PAD
 from bioattn.system.progress import SILENT, Progress

@@ -22,8 +22,9 @@ from bioattn.formats.tables import (
     parse_numbers,
     refuse_duplicate_columns,
 )
+from bioattn.inference.passes import padded
 from bioattn.models.language.config import Target, TargetKind
-from bioattn.models.language.windows import IGNORED, padded
+from bioattn.models.language.windows import IGNORED
 from bioattn.promoters.response_metrics import auroc, average_precision, r_squared, spearman
 from bioattn.promoters.splits import parse_side
 from bioattn.text import quoted

@@ -3,7 +3,6 @@
 Shape suffixes: B windows, L tokens, S tokens of the source.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.formats.nucleotides import reverse_complement
+from bioattn.inference.passes import padded
 from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig, Shape
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.sequence_dataset import SequenceDataset
@@ -199,11 +199,3 @@ def _random_lengths(
     lengths = np.diff(np.concatenate([[0], cuts, [places]])).tolist()
     lengths[0] -= int(first_may_be_empty)
     return [*lengths, *([0] * (parts - len(lengths)))]
-
-
-def padded(rows: Sequence[NDArray[np.integer]], value: int) -> Tensor:
-    """Rows as one tensor (B, longest), filled up on the right."""
-    filled = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
-    for place, row in enumerate(rows):
-        filled[place, : len(row)] = row
-    return torch.from_numpy(filled)

@@ -35,7 +35,7 @@ from bioattn.models.molecule.model import MoleculeModel, molecule_batch
 from bioattn.models.molecule_layers import ATOMS
 from bioattn.models.running import Running, RunReport, stream_output, tsv
 from bioattn.molecules.chemistry import Record, clean_molecules, read_records, require_rdkit
-from bioattn.molecules.graphs import Collector, Molecules
+from bioattn.molecules.graphs import Collector
 from bioattn.store.reader import Attention
 from bioattn.store.schema import (
     ATOM_CONTRIBUTIONS,
@@ -110,16 +110,6 @@ class LoadedMoleculeModel(CheckedModel[MoleculeModel, MoleculeModelConfig]):
 
     check_probe = method("molecule.check", "make_probe")
 
-    def answers(self, molecules: Molecules, rows: Sequence[int]) -> NDArray[np.float64]:
-        """Values in the units of the data, or probabilities of classes, (rows, tasks).
-
-        Raises: NotFiniteError when one is NaN or infinite.
-        """
-        with torch.inference_mode():
-            answer_BT = in_units(self.config, self.model(molecule_batch(molecules, rows, self.device)))
-        require_finite(answer_BT, "predictions")
-        return answer_BT
-
 
 def in_units(config: MoleculeModelConfig, answer_BT: Tensor) -> NDArray[np.float64]:
     """What a model gives, in the units of the data, or as probabilities of classes."""
@@ -163,8 +153,13 @@ def predicted_rows(
                     break
         if not batch:
             return
-        with finite_results(f"molecules {done + 1:,} and following", loaded.path):
-            answers = iter(loaded.answers(collector.molecules(), range(size)).tolist() if size else ())
+        answers: Iterator[list[float]] = iter(())
+        if size:
+            molecules = molecule_batch(collector.molecules(), range(size), loaded.device)
+            with finite_results(f"molecules {done + 1:,} and following", loaded.path), torch.inference_mode():
+                answer_BT = in_units(loaded.config, loaded.model(molecules))
+                require_finite(answer_BT, "predictions")
+            answers = iter(answer_BT.tolist())
         done += BATCH
         for name, molecule, reason, _ in batch:
             if molecule is None:

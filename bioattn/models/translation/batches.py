@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from bioattn.errors import BioattnError
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
 from bioattn.inference.inputs import HELD, path_in, sequences_in
+from bioattn.inference.passes import padded
 from bioattn.models.translation.model import Translator
 from bioattn.sequences.choices import PairAlphabet
 from bioattn.sequences.pairs import Pair, PairVocabulary, Tokens
@@ -53,11 +53,6 @@ def batch_of(pairs: Sequence[Pair]) -> Batch:
 def with_ends(words: Tokens) -> Tokens:
     """`<cls>`, the words, `<eos>`."""
     return np.concatenate([[CLS], words, [EOS]])
-
-
-def padded(rows: Sequence[Tokens], value: int) -> Tensor:
-    """Rows as one tensor (B, longest)."""
-    return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True, padding_value=value)
 
 
 def read_sources(inputs: Any, vocabulary: PairVocabulary, *, empty: bool = False) -> dict[str, Tokens]:

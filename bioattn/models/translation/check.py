@@ -16,9 +16,10 @@ from torch import Tensor
 from bioattn.checks.engine import CheckSettings, Evidence, draw_rows
 from bioattn.checks.tokens import TokenProbe
 from bioattn.errors import BioattnError
+from bioattn.inference.passes import padded
 from bioattn.inference.token_heads import TokenHeadScorer
 from bioattn.io.files import sha256_of
-from bioattn.models.translation.batches import Batch, batch_of, padded, with_ends
+from bioattn.models.translation.batches import Batch, batch_of, with_ends
 from bioattn.models.translation.run import LoadedTranslator
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
 from bioattn.sequences.pairs import Pair, PairDataset, open_pair_dataset
