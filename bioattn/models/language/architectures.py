@@ -9,6 +9,7 @@ in their repositories, gives their arrays, without the prefix of the base model.
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -242,7 +243,7 @@ def _bert_layers(
 ) -> Iterator[Row]:
     """The layers of BERT, which ESM has too, but for their norms. biased: whether feed-forward networks have
     biases."""
-    pair = _pair if biased else _without_bias
+    pair = partial(_pair, biased=biased)
     stack = "decoder" if config.shape is Shape.DECODER else "encoder"
     turned = _half_rotation(config.num_heads) if config.positions is PositionEncoding.ROTARY else AS_IT_IS
     for number in range(config.layers):
@@ -439,13 +440,6 @@ def _t5_attention(config: LanguageModelConfig, ours: str, theirs: str) -> Iterat
         yield from (row for row in rows if row.ours != f"{ours}.project_key.bias")
 
 
-def _without_bias(
-    ours: str, theirs: str, turn: Turn = AS_IT_IS, part: tuple[int, int] | None = None
-) -> Iterator[Row]:
-    yield Row(f"{ours}.weight", [f"{theirs}.weight"], turn, part)
-    yield Row(f"{ours}.bias")
-
-
 def _scaled(factor: float, turn: Turn = AS_IT_IS) -> Turn:
     if factor == 1:
         return turn
@@ -453,10 +447,18 @@ def _scaled(factor: float, turn: Turn = AS_IT_IS) -> Turn:
 
 
 def _pair(
-    ours: str, theirs: str, turn: Turn = AS_IT_IS, part: tuple[int, int] | None = None
+    ours: str,
+    theirs: str,
+    turn: Turn = AS_IT_IS,
+    part: tuple[int, int] | None = None,
+    *,
+    biased: bool = True,
 ) -> Iterator[Row]:
     yield Row(f"{ours}.weight", [f"{theirs}.weight"], turn, part)
-    yield Row(f"{ours}.bias", [f"{theirs}.bias"], turn, part)
+    yield Row(f"{ours}.bias", [f"{theirs}.bias"], turn, part) if biased else Row(f"{ours}.bias")
+
+
+_without_bias = partial(_pair, biased=False)
 
 
 def _half_rotation(heads: int) -> Turn:

@@ -33,6 +33,12 @@ from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
 
+COLUMNS = (
+    Column(TOKENS, "int32", "tokens: <cls>, the words, <eos>"),
+    Column(SOURCE_TOKENS, "int32", "tokens that an encoder read for the decoder"),
+    Column(FIRST_WORD, "int64", "word of the sequence that is the first one read, from 0"),
+    Column(RESIDUES, TEXT, "residues of the tokens, - for special ones"),
+)
 SEQUENCES = "sequences"
 """What files over sequences say of their inputs."""
 SOURCE_NAMES = "source_names"
@@ -54,7 +60,7 @@ def attention_work(
 
     Raises: as `read_tokens`; BioattnError for sites or heads that the model lacks.
     """
-    sites = loaded.sites
+    sites, both = loaded.sites, loaded.config.shape is Shape.ENCODER_DECODER
     names = choose_sites(sites, options.sites)
     most = tokens_at_once(loaded.config, window)
     source = read_tokens(inputs, loaded.vocabulary, most, named=True)
@@ -69,8 +75,8 @@ def attention_work(
         # T5's decoder reads other tokens at these places.
         source = source.with_residues(loaded.vocabulary)
     lists = [ListColumn(NAMES, TEXT, "token", TOKENS, long_name="tokens with their numbers from 1")]
-    shifted = loaded.config.shape is Shape.ENCODER_DECODER and not loaded.vocabulary.begins
-    if loaded.config.shape is Shape.ENCODER_DECODER:
+    shifted = both and not loaded.vocabulary.begins
+    if both:
         lists.append(replace(lists[0], name=SOURCE_NAMES, kind="source_token", lengths=SOURCE_TOKENS))
         read: Sequence[Any] = source.samples.lists[NAMES]
         written = [[SPECIAL[CLS], *called[:-1]] for called in read] if shifted else read
@@ -82,22 +88,18 @@ def attention_work(
     streamed = batch_size in (None, 1) and largest > BATCH_BYTES
     if batch_size is None:
         batch_size = 1 if streamed else fitting_samples(largest)
-    per_sample = True if streamed else None
-    layouts = tuple(
-        site_layout(sites[name], options, lengths=lengths, per_sample=per_sample) for name in names
-    )
+    shapes: dict[str, Any] = {"lengths": lengths, "per_sample": streamed or None}
+    layouts = tuple(site_layout(sites[name], options, **shapes) for name in names)
     receiver = BatchReceiver(options)
 
     def attend(batch: TokenSource, receiver: AttentionReceiver, tiles: MapTiles | None = None) -> None:
         tokens_BL = batch.padded().to(loaded.device)
-        source_BS = tokens_BL if loaded.config.shape is Shape.ENCODER_DECODER else None
+        source_BS = tokens_BL if both else None
         if shifted:
             # T5's decoder begins with a token that its encoder does not see, and ends one before it.
             tokens_BL = F.pad(tokens_BL, (1, -1), value=CLS)
-        with (
-            torch.inference_mode(),
-            capture(names, receiver, value_weighted=options.value_weighted, tiles=tiles),
-        ):
+        listening = capture(names, receiver, value_weighted=options.value_weighted, tiles=tiles)
+        with torch.inference_mode(), listening:
             loaded.model.hidden(tokens_BL, source_BS)
 
     def compute(batch: TokenSource) -> Block:
@@ -124,16 +126,7 @@ def attention_work(
         inputs=SEQUENCES,
         model_sha256=loaded.sha256,
         attributes={"input_sha256": source.sha256},
-        columns=(
-            Column(TOKENS, "int32", "tokens: <cls>, the words, <eos>"),
-            Column(SOURCE_TOKENS, "int32", "tokens that an encoder read for the decoder"),
-            Column(FIRST_WORD, "int64", "word of the sequence that is the first one read, from 0"),
-            *(
-                [Column(RESIDUES, TEXT, "residues of the tokens, - for special ones")]
-                if RESIDUES in source.samples.columns
-                else []
-            ),
-        ),
+        columns=tuple(each for each in COLUMNS if each.name in source.samples.columns),
         lists=tuple(lists),
         groups=layouts,
     )

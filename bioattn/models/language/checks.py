@@ -63,12 +63,9 @@ class LanguageHeadScorer(TokenHeadScorer[Exercise]):
         self._loaded = model
         self._num_words = len(dataset.vocabulary.tokens) - len(SPECIAL)
         places = windows.places(WINDOWS)
-        self._tokens = [windows.window(*place) for place in places]
-        generator = np.random.default_rng(SEED)
-        parts = [
-            self._exercise(self._tokens[first : first + BATCH_SIZE], generator)
-            for first in range(0, len(places), BATCH_SIZE)
-        ]
+        self._tokens = tokens = [windows.window(*place) for place in places]
+        generator, firsts = np.random.default_rng(SEED), range(0, len(places), BATCH_SIZE)
+        parts = [self._exercise(tokens[first : first + BATCH_SIZE], generator) for first in firsts]
         super().__init__(model, [windows.name(*place) for place in places], parts)
 
     def predicted(self, part: Exercise) -> tuple[Tensor, Tensor]:
@@ -242,9 +239,8 @@ def make_probe(
     words_NL = np.array([found[row][1] for row in chosen], np.int64).reshape(len(chosen), length)
     positions = np.arange(1, length + 1)
     if loaded.config.shape is Shape.ENCODER:
-        positions = np.sort(
-            random.permutation(positions)[: max(1, round(LanguageTrainingConfig().masked * length))]
-        )
+        number = max(1, round(LanguageTrainingConfig().masked * length))
+        positions = np.sort(random.permutation(positions)[:number])
     tokens_NL = np.pad(words_NL, ((0, 0), (1, 0)), constant_values=CLS)
     return LanguageProbe(
         loaded=loaded,

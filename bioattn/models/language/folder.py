@@ -1,6 +1,6 @@
 """A language model as a folder of documented files, and a trained or published one ready to run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
@@ -39,7 +39,6 @@ from bioattn.models.language.published_reading import (
 from bioattn.models.language.scoring import Wanted, contacts, layer_numbers
 from bioattn.models.language.tables import (
     NO_OUTPUT,
-    Cell,
     read_source,
     results,
     table_header,
@@ -99,12 +98,14 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         Raises: FormatError for sequences that the model cannot read; SettingsError for a window that it cannot
         have.
         """
+        import pandas as pd
+
         wanted = Wanted(score=chosen(Score, "score", score))
         with python_call(ExportAttention, window=window):
             source, most = read_source(self, inputs, window)
             rows = [row for found in results(self, source, wanted, most) for row in found.rows]
             warn_of_missing(self, source.path, [str(row[0]) for row in rows if None in row], wanted.score)
-            return _table(table_header(self, wanted.score), rows).set_index("id")
+            return pd.DataFrame(rows, columns=table_header(self, wanted.score)).set_index("id")
 
     def score_variants(
         self,
@@ -120,19 +121,17 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         of mutants. score: whether an encoder reads the sequence with the words that differ masked, or as it is
         (`one-pass`). Raises: as `predict`; FormatError for mutants of other sequences.
         """
+        import pandas as pd
+
         how = chosen(Score, "score", score)
         with python_call(ExportAttention, window=window):
             source, most = read_source(self, inputs, window)
             given = Path(variants) if isinstance(variants, str) else variants
             header, scored, _ = variant_table(self, inputs, source, most, given, how)
             rows = list(scored)
-            warn_of_missing(
-                self,
-                given if isinstance(given, Path) else "variants",
-                [f"{row[0]} {row[1]}" for row in rows if None in row],
-                how,
-            )
-            return _table(header, rows)
+            missing = [f"{row[0]} {row[1]}" for row in rows if None in row]
+            warn_of_missing(self, given if isinstance(given, Path) else "variants", missing, how)
+            return pd.DataFrame(rows, columns=header)
 
     def embed(
         self,
@@ -261,12 +260,6 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
             raise BioattnError(f"{self.path}: {NO_OUTPUT}, so that it predicts no tokens")
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> "pd.DataFrame":
-    import pandas as pd
-
-    return pd.DataFrame(list(rows), columns=list(header))
-
-
 def write_language_model(folder: Path, model: LanguageModel) -> None:
     """Write weights, `config.json` and a published vocabulary into the existing `folder`."""
     if model.vocabulary.published is not None:
@@ -278,15 +271,6 @@ def write_language_model(folder: Path, model: LanguageModel) -> None:
             fine_tuned = replace(fine_tuned, base_sha256=base_digest(model))
         added["fine_tuned"] = asdict(fine_tuned)
     write_model(folder, MODEL_TYPE, model, architecture=model.config.to_json(), **added)
-
-
-def _refuse_esmc(path: Path) -> None:
-    """Raises: FormatError for the weights of ESM C as EvolutionaryScale's own code reads them, or their folder."""
-    if path.suffix == ".pth" or any(path.glob("data/weights/esmc*.pth")):
-        raise FormatError(
-            f"{path}: holds ESM C in the form of EvolutionaryScale's own code; give the folder of transformers, "
-            "such as biohub/ESMC-300M"
-        )
 
 
 def load_language_model(
@@ -304,18 +288,21 @@ def load_language_model(
             f"{folder}: holds low-rank adapters alone; copy them into the folder of the model that they were "
             f"trained on ({base})"
         )
-    if isinstance(content, dict) and "format" not in content:
-        if published_type(content) is None:
-            _refuse_esmc(folder)
-            raise FormatError(
-                f"{folder / CONFIG}: a model of type {content.get('model_type')!r}; read are folders of bioattn, "
-                f"and of transformers those of type {', '.join(PUBLISHED)}"
-            )
+    if isinstance(content, dict) and published_type(content) is not None:
         model, sha256, faults = read_published_model(folder, device, dtype)
         return LoadedLanguageModel(
             model=model.eval(), device=device, sha256=sha256, path=folder, faults=faults
         )
-    _refuse_esmc(folder)
+    if folder.suffix == ".pth" or any(folder.glob("data/weights/esmc*.pth")):
+        raise FormatError(
+            f"{folder}: holds ESM C in the form of EvolutionaryScale's own code; give the folder of transformers, "
+            "such as biohub/ESMC-300M"
+        )
+    if isinstance(content, dict) and "format" not in content:
+        raise FormatError(
+            f"{folder / CONFIG}: a model of type {content.get('model_type')!r}; read are folders of bioattn, and "
+            f"of transformers those of type {', '.join(PUBLISHED)}"
+        )
     content = read_model_config(folder, MODEL_TYPE)
     try:
         config = build(LanguageModelConfig, content["architecture"], str(folder / CONFIG))
@@ -327,7 +314,6 @@ def load_language_model(
         vocabulary = Vocabulary(config.alphabet, config.kmer, published)
     if "fine_tuned" in content:
         fine_tuned = build(FineTuned, content["fine_tuned"], str(folder / CONFIG))
-
     model = load_network(
         lambda: LanguageModel(config, vocabulary, fine_tuned), config.to_json(), folder / WEIGHTS, device
     )

@@ -72,19 +72,6 @@ class Output(NamedTuple):
     """ln of the probability of each token, special ones included; NaN where none was asked for."""
 
 
-class _Part(NamedTuple):
-    """A window of one of several sequences."""
-
-    number: int
-    window: Window
-
-    @property
-    def words(self) -> NDArray[np.intp]:
-        """The words that are kept of it."""
-        places = np.arange(len(self.window.tokens))[self.window.kept]
-        return places[is_word(self.window.tokens[places])]
-
-
 def layer_numbers(layers: Sequence[int], loaded: "LoadedLanguageModel") -> tuple[int, ...]:
     """Numbers of layers from 0, negative ones counted from the last. Raises: SettingsError for one that is not
     there."""
@@ -125,27 +112,27 @@ def outputs(
         raise SettingsError(f"{loaded.path}: reads no token before the first word; leave --pool cls out")
     found = _Found(loaded, sequences, wanted)
 
-    def parts(*, causal: bool) -> list[_Part]:
+    def parts(*, causal: bool) -> list[Window]:
         return [
-            _Part(number, window)
+            window
             for number, tokens in enumerate(sequences)
-            for window in windows(tokens, most, loaded.vocabulary, causal=causal)
+            for window in windows(tokens, most, loaded.vocabulary, causal=causal, number=number)
         ]
 
     own = parts(causal=shape is Shape.DECODER)
     together = in_pass and shape is not Shape.ENCODER_DECODER
     if wanted.layers or together:
-        for batch in batches(loaded, own, lambda part: len(part.window.tokens)):
+        for batch in batches(loaded, own, lambda part: len(part.tokens)):
             found.read(batch, score=together)
             if together or wanted.score is Score.NONE:
                 advance(sum(len(part.words) for part in batch))
     if in_pass and not together:
-        for batch in batches(loaded, parts(causal=True), lambda part: len(part.window.tokens)):
+        for batch in batches(loaded, parts(causal=True), lambda part: len(part.tokens)):
             found.decode(batch)
             advance(sum(len(part.words) for part in batch))
     if masked:
         copies = [(part, place) for part in own for place in part.words.tolist()]
-        for each in batches(loaded, copies, lambda copy: len(copy[0].window.tokens), times=2):
+        for each in batches(loaded, copies, lambda copy: len(copy[0].tokens), times=2):
             found.restore(each)
             advance(len(each))
     embeddings: Iterable[NDArray[np.float32] | None] = [None] * len(sequences)
@@ -185,9 +172,9 @@ class _Found:
         self.words: list[dict[int, NDArray[np.float32]]] = [{} for _ in sequences]
         """Channels (N, K, C) by the first word of a window."""
 
-    def read(self, batch: Sequence[_Part], *, score: bool) -> None:
+    def read(self, batch: Sequence[Window], *, score: bool) -> None:
         """Read windows; score: also say how likely their words are."""
-        tokens_BL = padded([part.window.tokens for part in batch], PAD).to(self.device)
+        tokens_BL = padded([part.tokens for part in batch], PAD).to(self.device)
         last = [self.model.config.layers] if score else []
         channels = self.model.layers(tokens_BL, [*self.layers, *last])
         if self.layers:
@@ -195,17 +182,17 @@ class _Found:
         if score:
             self._score(batch, tokens_BL, channels[-1], int(self.model.config.shape is Shape.DECODER))
 
-    def decode(self, batch: Sequence[_Part]) -> None:
+    def decode(self, batch: Sequence[Window]) -> None:
         """Read windows with the encoder, and say how likely the decoder finds their words."""
-        source_BS = padded([part.window.tokens for part in batch], PAD).to(self.device)
+        source_BS = padded([part.tokens for part in batch], PAD).to(self.device)
         begins = int(self.loaded.vocabulary.begins)
         # A decoder whose encoder sees no <cls> begins with one.
         tokens_BL = source_BS if begins else F.pad(source_BS, (1, -1), value=CLS)
         self._score(batch, source_BS, self.model.hidden(tokens_BL, source_BS), begins)
 
-    def restore(self, batch: Sequence[tuple[_Part, int]]) -> None:
+    def restore(self, batch: Sequence[tuple[Window, int]]) -> None:
         """Mask a word of each window, and say how likely it is."""
-        copies_ML = padded([part.window.tokens for part, _ in batch], PAD).to(self.device)
+        copies_ML = padded([part.tokens for part, _ in batch], PAD).to(self.device)
         row_M = torch.arange(len(batch), device=self.device)
         place_M = torch.tensor([place for _, place in batch], device=self.device)
         wanted_M = copies_ML[row_M, place_M].clone()
@@ -213,20 +200,20 @@ class _Found:
         hidden_MC = self.model.hidden(copies_ML, place_B=place_M)[:, 0]
         likely_M = self._likely(hidden_MC, place_M, wanted_M)
         for (part, place), likely in zip(batch, likely_M, strict=True):
-            self.likely[part.number][part.window.first + place] = likely
+            self.likely[part.number][part.first + place] = likely
 
-    def _embed(self, batch: Sequence[_Part], channels: Sequence[Tensor]) -> None:
+    def _embed(self, batch: Sequence[Window], channels: Sequence[Tensor]) -> None:
         """channels: (B, L, C) of each layer."""
         places = [part.words for part in batch]
         if self.wanted.pool is Pool.CLS:
             at_end = self.model.config.shape is Shape.DECODER
-            places = [np.array([len(part.window.tokens) - 1 if at_end else 0]) for part in batch]
+            places = [np.array([len(part.tokens) - 1 if at_end else 0]) for part in batch]
         sizes = [len(each) for each in places]
         if self.wanted.pool is None:
             row_N, place_N = self._index(places)
             words_NKC = torch.stack([each[row_N, place_N] for each in channels], 1).float().cpu().numpy()
             for part, words in zip(batch, np.split(words_NKC, np.cumsum(sizes)[:-1]), strict=True):
-                self.words[part.number][part.window.first] = words
+                self.words[part.number][part.first] = words
             return
         taken_BL = np.zeros((len(batch), channels[0].shape[1]), np.float32)
         for taken_L, each in zip(taken_BL, places, strict=True):
@@ -237,10 +224,10 @@ class _Found:
             self.pooled[part.number] = self.pooled[part.number] + sums_KC
             self.pooled_of[part.number] += size
 
-    def _score(self, batch: Sequence[_Part], tokens_BL: Tensor, hidden_BLC: Tensor, before: int) -> None:
+    def _score(self, batch: Sequence[Window], tokens_BL: Tensor, hidden_BLC: Tensor, before: int) -> None:
         """before: by how many places the channels that predict a token lie before it."""
         first = int(self.loaded.vocabulary.begins or before)
-        places = [np.arange(len(part.window.tokens))[part.window.kept] for part in batch]
+        places = [np.arange(len(part.tokens))[part.kept] for part in batch]
         if self.model.config.shape is Shape.ENCODER:
             places = [part.words for part in batch]
         places = [each[each >= first] for each in places]
@@ -249,7 +236,7 @@ class _Found:
         likely_N = self._likely(hidden_NC, place_N - before, tokens_BL[row_N, place_N])
         ends = np.cumsum([len(each) for each in places])
         for part, own, likely in zip(batch, places, np.split(likely_N, ends[:-1]), strict=True):
-            self.likely[part.number][part.window.first + own] = likely
+            self.likely[part.number][part.first + own] = likely
 
     def _index(self, places: Sequence[NDArray[np.intp]]) -> tuple[Tensor, Tensor]:
         """Rows and places of the tokens of a batch."""

@@ -18,6 +18,7 @@ from bioattn.inference.inputs import HELD, Source, path_in, sequences_in
 from bioattn.inference.passes import padded
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageModelConfig
+from bioattn.models.language.layers import is_word
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.preparation import read_letters, warn_of_nucleotides
@@ -49,10 +50,18 @@ class Window(NamedTuple):
     """Number of its first word in the sequence."""
     kept: slice
     """The tokens whose values are taken from this window."""
+    number: int = 0
+    """Of the sequence, where there are several."""
+
+    @property
+    def words(self) -> NDArray[np.intp]:
+        """The words that are kept of it."""
+        places = np.arange(len(self.tokens))[self.kept]
+        return places[is_word(self.tokens[places])]
 
 
 def windows(
-    tokens: NDArray[np.integer], most: int, vocabulary: Vocabulary, *, causal: bool
+    tokens: NDArray[np.integer], most: int, vocabulary: Vocabulary, *, causal: bool, number: int = 0
 ) -> Iterator[Window]:
     """Windows of at most `most` tokens, each half a window behind the one before; one for a short sequence.
 
@@ -70,7 +79,7 @@ def windows(
         next_kept = (following + end) // 2 if following < len(body) and not causal else end
         first = kept - start + head if kept else 0
         read = np.concatenate([tokens[:head], body[start:end]])
-        yield Window(read, start, slice(first, next_kept - start + head))
+        yield Window(read, start, slice(first, next_kept - start + head), number)
         kept = next_kept
 
 

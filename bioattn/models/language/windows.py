@@ -127,18 +127,15 @@ def exercise(
         following = [np.where(window[1:] == UNKNOWN, IGNORED, window[1:]) for window in windows]
         return Exercise(padded([window[:-1] for window in windows], PAD), padded(following, IGNORED), None)
     if config.shape is Shape.ENCODER:
-        pairs = [masked(window, training.masked, generator, num_words) for window in windows]
-        return Exercise(
-            padded([pair[0] for pair in pairs], PAD), padded([p[1] for p in pairs], IGNORED), None
-        )
-    spans = [
-        corrupted(window, training.masked, training.span, config.sentinels, generator, num_words)
-        for window in windows
-    ]
+        pairs = (masked(window, training.masked, generator, num_words) for window in windows)
+        hidden, restored = zip(*pairs, strict=True)
+        return Exercise(padded(hidden, PAD), padded(restored, IGNORED), None)
+    sizes = training.masked, training.span, config.sentinels
+    sources, targets = zip(*(corrupted(each, *sizes, generator, num_words) for each in windows), strict=True)
     return Exercise(
-        padded([target[:-1] for _, target in spans], PAD),
-        padded([target[1:] for _, target in spans], IGNORED),
-        padded([source for source, _ in spans], PAD),
+        padded([target[:-1] for target in targets], PAD),
+        padded([target[1:] for target in targets], IGNORED),
+        padded(sources, PAD),
     )
 
 
