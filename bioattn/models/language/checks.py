@@ -20,11 +20,12 @@ from bioattn.errors import BioattnError
 from bioattn.inference.token_heads import TokenHeadScorer
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageTrainingConfig, Shape
+from bioattn.models.language.layers import is_word
 from bioattn.models.language.windows import Exercise, Windows, exercise
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
 from bioattn.sequences.preparation import read_letters
 from bioattn.sequences.sequence_dataset import SEQUENCE_DATASET, SequenceDataset, open_sequence_dataset
-from bioattn.sequences.vocabulary import CLS, EOS, MASK, SPECIAL, UNKNOWN
+from bioattn.sequences.vocabulary import CLS, MASK, SPECIAL, UNKNOWN
 from bioattn.store.kinds import Candidate
 from bioattn.system.progress import Progress
 
@@ -221,7 +222,7 @@ def make_probe(
         held_out = SPLIT_NAMES[side]
         for place in windows.places(4 * settings.samples) if len(windows.segments) else []:
             tokens = windows.window(*place)
-            pieces.append((windows.name(*place), tokens[1 : -1 if tokens[-1] == EOS else None]))
+            pieces.append((windows.name(*place), tokens[is_word(tokens)]))
     else:
         for name, letters in read_letters(path, loaded.vocabulary.alphabet):
             pieces.append((name, loaded.vocabulary.words(letters, f"{path}: {name}")))
