@@ -117,17 +117,13 @@ def _cleaned(chem: Any, mol: Any) -> Molecule:
         if metals:
             raise MoleculeError(f"holds {', '.join(metals)}; bonds of metals have no meaning here")
         neutral = rdMolStandardize.Uncharger().uncharge(mol)
-        if (
-            chem.MolFromSmiles(chem.MolToSmiles(neutral)) is not None
-        ):  # the anion of ferrocene has no such form
+        # The anion of ferrocene has no such form.
+        if chem.MolFromSmiles(chem.MolToSmiles(neutral)) is not None:
             mol = neutral
     left = chem.GetFormalCharge(mol)
-    if charge != left:
-        notes.append(
-            f"charge {charge:+d} neutralised" if not left else f"charge {charge:+d} became {left:+d}"
-        )
-    elif charge:
-        notes.append(f"charge {charge:+d}")
+    if charge or left:
+        became = "" if charge == left else f" became {left:+d}" if left else " neutralised"
+        notes.append(f"charge {charge:+d}{became}")
     smiles = chem.MolToSmiles(mol)
     mol = chem.MolFromSmiles(smiles)  # atoms in the order of the canonical SMILES
     centres = chem.FindMolChiralCenters(mol, includeUnassigned=True, useLegacyImplementation=True)
@@ -138,21 +134,18 @@ def _cleaned(chem: Any, mol: Any) -> Molecule:
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=FINGERPRINT_BITS)
     bits = np.packbits(generator.GetFingerprintAsNumPy(mol)).tobytes()
     label = dict(centres)
-    atoms = np.array(
-        [
-            (
-                ELEMENTS.index(atom.GetSymbol()) if atom.GetSymbol() in ELEMENTS else 0,
-                min(atom.GetDegree(), 5),
-                min(atom.GetTotalNumHs(), 4),
-                min(max(atom.GetFormalCharge(), -2), 2) + 2,
-                atom.GetIsAromatic(),
-                atom.IsInRing(),
-                _CHIRALITY.get(label.get(atom.GetIdx(), ""), 0),
-            )
-            for atom in mol.GetAtoms()
-        ],
-        dtype=np.uint8,
-    )
+    atoms = [
+        (
+            ELEMENTS.index(atom.GetSymbol()) if atom.GetSymbol() in ELEMENTS else 0,
+            min(atom.GetDegree(), 5),
+            min(atom.GetTotalNumHs(), 4),
+            min(max(atom.GetFormalCharge(), -2), 2) + 2,
+            atom.GetIsAromatic(),
+            atom.IsInRing(),
+            _CHIRALITY.get(label.get(atom.GetIdx(), ""), 0),
+        )
+        for atom in mol.GetAtoms()
+    ]
     types = {chem.BondType.DOUBLE: 1, chem.BondType.TRIPLE: 2, chem.BondType.AROMATIC: 3}
     bonds = [
         (
@@ -162,7 +155,8 @@ def _cleaned(chem: Any, mol: Any) -> Molecule:
         )
         for bond in mol.GetBonds()
     ]
-    return Molecule(smiles, atoms, np.array(bonds, np.uint16).reshape(-1, 3), bits, scaffold, tuple(notes))
+    bonds_M3 = np.array(bonds, np.uint16).reshape(-1, 3)
+    return Molecule(smiles, np.array(atoms, np.uint8), bonds_M3, bits, scaffold, tuple(notes))
 
 
 def _largest_fragment(chem: Any, mol: Any, notes: list[str]) -> Any:

@@ -79,16 +79,8 @@ def _unmasked(
         time_B = (codes_BL == HIDDEN).mean(1)
         now_BL = np.zeros(codes_BL.shape, bool)
         now_BL[:, free_F] = step_BF == step
-        expected = _expected(
-            model,
-            wanted,
-            torch.from_numpy(codes_BL),
-            torch.from_numpy(time_B),
-            step,
-            torch.from_numpy(now_BL),
-        )
-        drawn_BL = _draw(expected.double().cpu().numpy(), rng)
-        codes_BL = np.where(now_BL, drawn_BL, codes_BL)
+        bases, time, now = map(torch.from_numpy, (codes_BL, time_B, now_BL))
+        codes_BL = np.where(now_BL, _drawn(model, wanted, bases, time, step, rng, now), codes_BL)
         yield codes_BL
 
 
@@ -101,8 +93,7 @@ def _denoised(
     known = torch.zeros(*free_BL.shape, BASES)
     times = torch.linspace(1, 0, wanted.steps + 1, dtype=torch.float64)
     for step, (now, then) in enumerate(itertools.pairwise(times)):
-        expected = _expected(model, wanted, known, now.repeat(count), step)
-        drawn_BL = _draw(expected.double().cpu().numpy(), rng)
+        drawn_BL = _drawn(model, wanted, known, now.repeat(count), step, rng)
         codes_BL = np.where(wanted.kept == HIDDEN, drawn_BL, wanted.kept)
         yield codes_BL
         added = signal(then) - signal(now)
@@ -115,10 +106,16 @@ def _denoised(
 
 
 @torch.inference_mode()
-def _expected(
-    model: Denoiser, wanted: Wanted, bases: Tensor, time_B: Tensor, step: int, now_BL: Tensor | None = None
-) -> Tensor:
-    """Probabilities of the bases under guidance, (B, L, 4). now_BL: where bases are drawn in this step."""
+def _drawn(
+    model: Denoiser,
+    wanted: Wanted,
+    bases: Tensor,
+    time_B: Tensor,
+    step: int,
+    rng: np.random.Generator,
+    now_BL: Tensor | None = None,
+) -> NDArray[np.uint8]:
+    """A base at each position, by its probability under guidance. now_BL: where bases are drawn in this step."""
     device = next(model.parameters()).device
     bases, time_B = bases.to(device), time_B.float().to(device)
     levels_BT = torch.tensor(wanted.levels, device=device).expand(len(bases), -1)
@@ -143,15 +140,10 @@ def _expected(
         raise BioattnError(
             f"--guidance {wanted.guidance:g}: leads to values that are not finite; give a smaller one"
         )
-    return expected
-
-
-def _draw(probability_BL4: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """A base at each position."""
-    below = probability_BL4.cumsum(-1)
+    below = expected.double().cpu().numpy().cumsum(-1)
     draws = rng.random(below.shape[:-1]) * below[..., -1]
-    drawn: NDArray[np.uint8] = (draws[..., None] >= below[..., :-1]).sum(-1).astype(np.uint8)
-    return drawn
+    drawn_BL: NDArray[np.uint8] = (draws[..., None] >= below[..., :-1]).sum(-1).astype(np.uint8)
+    return drawn_BL
 
 
 def classifier_guide(

@@ -81,7 +81,20 @@ def prepare(settings: MoleculePreparation, running: Running) -> RunReport:
     leakage = [_leakage(molecules.fingerprints, split, side) for side in sides]
     binary = bool(np.isin(targets_NT[np.isfinite(targets_NT)], (0, 1)).all())
     task = Task.BINARY if binary else Task.REGRESSION
-    metadata = {**_metadata(settings), "leakage": leakage}
+    inputs = [each for each in (path, settings.responses, settings.split_table) if each is not None]
+    chosen = {
+        "smiles_column": settings.smiles_column,
+        "targets": list(settings.target),
+        "responses": settings.responses and settings.responses.name,
+        "holdouts": list(settings.holdout),
+        "split_table": settings.split_table and settings.split_table.name,
+        "seed": settings.seed,
+    }
+    metadata = {
+        "files": [{"name": each.name, "sha256": sha256_of(each)} for each in inputs],
+        "settings": {name: value for name, value in chosen.items() if value is not None},
+        "leakage": leakage,
+    }
     write_molecule_dataset(
         output, MoleculeDataset(output, molecules, split, task, tasks, targets_NT, metadata)
     )
@@ -129,23 +142,6 @@ def _read(
     molecules = collector.molecules()
     number = len(molecules.ids)
     return molecules, {name: texts + [""] * (number - len(texts)) for name, texts in columns.items()}, audit
-
-
-def _metadata(settings: MoleculePreparation) -> dict[str, Any]:
-    """Of the dataset: input files and settings."""
-    files = [each for each in (settings.table, settings.responses, settings.split_table) if each is not None]
-    chosen = {
-        "smiles_column": settings.smiles_column,
-        "targets": list(settings.target),
-        "responses": settings.responses and settings.responses.name,
-        "holdouts": list(settings.holdout),
-        "split_table": settings.split_table and settings.split_table.name,
-        "seed": settings.seed,
-    }
-    return {
-        "files": [{"name": each.name, "sha256": sha256_of(each)} for each in files],
-        "settings": {name: value for name, value in chosen.items() if value is not None},
-    }
 
 
 def _split(ids: Sequence[str], scaffolds: Sequence[str], settings: MoleculePreparation) -> NDArray[np.uint8]:
