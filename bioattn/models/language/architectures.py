@@ -109,9 +109,8 @@ class Settings:
 
     def has_output(self, arrays: Iterable[str], prefix: str) -> bool:
         """Whether there is an output layer: some of its arrays, or the class of a model that has one."""
-        return any(name.startswith(prefix) for name in arrays) or any(
-            name.endswith(_WITH_OUTPUT) for name in classes_in(self.content)
-        )
+        named = any(name.endswith(_WITH_OUTPUT) for name in classes_in(self.content))
+        return named or any(name.startswith(prefix) for name in arrays)
 
     def sizes(self) -> dict[str, Any]:
         """Those of BERT and ESM: an encoder, or the same layers as a decoder."""
@@ -146,6 +145,14 @@ TYPES = "embeddings.token_type_embeddings.weight"
 """Of BERT's kinds of tokens; every sequence is the first of a pair."""
 FUSED = "encoder.layer.0.attention.self.Wqkv.weight"
 """What DNABERT-2 has and BERT has not."""
+PROJECTIONS = {
+    "relu": (False, Activation.RELU),
+    "gelu": (False, Activation.GELU),
+    "gated-gelu": (True, Activation.GELU_TANH),
+    "gated-relu": (True, Activation.RELU),
+    "gated-silu": (True, Activation.SILU),
+}
+"""Of feed-forward networks of T5: whether they are gated, and their activation."""
 _ACTIVATIONS = {
     "gelu": Activation.GELU,
     "gelu_python": Activation.GELU,
@@ -359,17 +366,8 @@ def _t5(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> Lang
     both = has_decoder(settings.content, arrays)
     layers = settings.number("num_layers")
     tied = settings.content.get("tie_word_embeddings", True)
-    gated, activation = settings.chosen(
-        "feed_forward_proj",
-        "relu",
-        {
-            "relu": (False, Activation.RELU),
-            "gelu": (False, Activation.GELU),
-            "gated-gelu": (True, Activation.GELU_TANH),
-            "gated-relu": (True, Activation.RELU),
-            "gated-silu": (True, Activation.SILU),
-        },
-    )
+    output = both and (tied or settings.has_output(arrays, "lm_head."))
+    gated, activation = settings.chosen("feed_forward_proj", "relu", PROJECTIONS)
     return LanguageModelConfig(
         alphabet=alphabet,
         shape=Shape.ENCODER_DECODER if both else Shape.ENCODER,
@@ -388,9 +386,7 @@ def _t5(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> Lang
             decoder_layers=settings.number("num_decoder_layers", layers) if both else None,
             buckets=settings.number("relative_attention_num_buckets", 32),
             farthest=settings.number("relative_attention_max_distance", 128),
-            output=Output.PLAIN
-            if both and (tied or settings.has_output(arrays, "lm_head."))
-            else Output.NONE,
+            output=Output.PLAIN if output else Output.NONE,
         ),
     )
 
@@ -398,9 +394,8 @@ def _t5(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> Lang
 def has_decoder(content: Mapping[str, Any], arrays: Iterable[str]) -> bool:
     """Whether a T5 has its decoder, by its arrays or its class."""
     classes = {"T5Model", "T5WithLMHeadModel", "T5ForConditionalGeneration"}
-    return not classes.isdisjoint(classes_in(content)) or any(
-        name.startswith("decoder.block.") for name in arrays
-    )
+    named = not classes.isdisjoint(classes_in(content))
+    return named or any(name.startswith("decoder.block.") for name in arrays)
 
 
 def _t5_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterator[Row]:

@@ -354,14 +354,12 @@ def _gains(
     values_N = wanted.flat(rows)
     known = wanted.known(values_N)
     values = values_N[known].double().numpy() if values_N.is_floating_point() else values_N[known].numpy()
-    ours, theirs = (each[known].double().numpy() for each in (ours_NW, theirs_NW))
+    both = [each[known].double().numpy() for each in (ours_NW, theirs_NW)]
     generator = np.random.default_rng(0)
     gains = []
     for _ in range(RESAMPLES):
         drawn = generator.integers(len(values), size=len(values))
-        main = [
-            next(iter(figures_of(wanted.target, each[drawn], values[drawn]).values()))
-            for each in (ours, theirs)
-        ]
-        gains.append(main[0] - main[1])
+        figures = (figures_of(wanted.target, each[drawn], values[drawn]) for each in both)
+        ours, theirs = (next(iter(each.values())) for each in figures)
+        gains.append(ours - theirs)
     return np.array(gains)

@@ -14,7 +14,13 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.files import check_apart, check_parent, read_json, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.language.architectures import ARCHITECTURES, all_rows, first_position, published_numbers
+from bioattn.models.language.architectures import (
+    ARCHITECTURES,
+    PROJECTIONS,
+    all_rows,
+    first_position,
+    published_numbers,
+)
 from bioattn.models.language.config import (
     Activation,
     LanguageModelConfig,
@@ -32,12 +38,7 @@ from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL, PublishedTokens
 
 VOCABULARIES = ("vocab.txt", "vocab.json", "tokenizer.json", "tokenizer_config.json")
 _ROLES = ("pad_token", "cls_token", "eos_token", "mask_token", "unk_token")
-_PROJECTIONS = {
-    (False, Activation.RELU): "relu",
-    (False, Activation.GELU): "gelu",
-    (True, Activation.GELU_TANH): "gated-gelu",
-    (True, Activation.RELU): "gated-relu",
-}
+_PROJECTIONS = {parts: name for name, parts in PROJECTIONS.items()}
 _ACTIVATIONS = {Activation.GELU: "gelu", Activation.GELU_TANH: "gelu_new", Activation.RELU: "relu"}
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import read_fasta
-from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
+from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides, encode
 from bioattn.formats.tables import is_missing, open_table
 from bioattn.io.files import read_lines
 from bioattn.io.records import audit_path, write_audit
@@ -186,11 +186,7 @@ def _links(texts: Sequence[tuple[str, str]], settings: TranslationPreparation) -
     if PairAlphabet.DNA not in _alphabets(settings):
         return None
     place = _alphabets(settings).index(PairAlphabet.DNA)
-    letters = PairVocabulary(PairAlphabet.DNA).words
-    assert letters is not None
-    return related_links(
-        [letters.encode(each[place], "") for each in texts], Alphabet.DNA, settings.genetic_code
-    )
+    return related_links([encode(each[place], "") for each in texts], Alphabet.DNA, settings.genetic_code)
 
 
 def _split(
