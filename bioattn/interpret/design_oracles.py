@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.simulate.motifs import MarkovBackground
+from bioattn.simulate.motifs import MarkovBackground, kmer_numbers
 
 Codes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ class KmerOracle:
         """Responses (B, T), up to a constant of each treatment."""
         return np.concatenate(
             [
-                self.weights_FT[_kmers(codes_BL[first : first + AT_ONCE], K)].sum(1)
+                self.weights_FT[kmer_numbers(codes_BL[first : first + AT_ONCE], K)].sum(1)
                 for first in range(0, len(codes_BL), AT_ONCE)
             ]
         )
@@ -67,17 +67,10 @@ class _Kernel:
         return np.asarray(self.centred_BF.T @ min(found, key=lambda each: each[0])[1])
 
 
-def _kmers(codes_BL: Codes, k: int) -> NDArray[np.int64]:
-    """Numbers of the k-mers at each place, 4^k for one with an unknown base."""
-    windows = np.lib.stride_tricks.sliding_window_view(codes_BL, k, axis=1)
-    numbers = windows.astype(np.int64) @ 4 ** np.arange(k - 1, -1, -1)
-    return np.where((windows < 4).all(-1), numbers, 4**k)
-
-
 def kmer_counts(codes_BL: Codes, k: int) -> Floats:
     """How often each k-mer occurs in each sequence, last how many places hold an unknown base, (B, 4^k + 1)."""
     size = 4**k + 1
-    cells = _kmers(codes_BL, k) + size * np.arange(len(codes_BL))[:, None]
+    cells = kmer_numbers(codes_BL, k) % size + size * np.arange(len(codes_BL))[:, None]
     counts = np.bincount(cells.ravel(), minlength=size * len(codes_BL))
     return counts.reshape(len(codes_BL), size).astype(np.float64)
 
@@ -110,8 +103,8 @@ def nearest(codes_BL: Codes, others_BL: Codes, *, same: bool = False) -> NDArray
 
 def _words(codes_BL: Codes) -> csr_array:
     """Which 8-mers occur, 0 or 1, (B, 4^8)."""
-    numbers = _kmers(codes_BL, NEAR_K)
-    known = numbers < 4**NEAR_K
+    numbers = kmer_numbers(codes_BL, NEAR_K)
+    known = numbers >= 0
     rows = np.broadcast_to(np.arange(len(codes_BL))[:, None], numbers.shape)
     cells = np.unique(np.stack([rows[known], numbers[known]]), axis=1)
     return csr_array((np.ones(cells.shape[1]), cells), shape=(len(codes_BL), 4**NEAR_K))
@@ -145,24 +138,20 @@ def baseline_designs(
 
     worth = oracle.weights_FT[:-1] @ (direction_T / spread_T)
     words = np.argsort(-worth, kind="stable")[: BEST_WORDS * max(1, int(np.abs(direction_T).sum()))]
+    letters: NDArray[np.int64] = (words[:, None] // 4 ** np.arange(K - 1, -1, -1)) % 4
+    pasted = drawn.copy()
+    for row in pasted:
+        for word in rng.choice(len(letters), PASTED):
+            place = rng.integers(row.size - K + 1)
+            row[place : place + K] = letters[word]
     return {
         f"Markov chain of order {ORDER}": drawn,
-        "the same with words pasted in": _pasted(rng, drawn, words),
+        "the same with words pasted in": pasted,
         "hill-climbing": _climbed(rng, drawn, objective),
         "genetic algorithm": _bred(rng, chain.sample(rng, max(number, 32), train_BL.shape[1]), objective)[
             :number
         ],
     }
-
-
-def _pasted(rng: np.random.Generator, codes_BL: Codes, words: NDArray[np.int64]) -> Codes:
-    letters: NDArray[np.int64] = (words[:, None] // 4 ** np.arange(K - 1, -1, -1)) % 4
-    pasted = codes_BL.copy()
-    for row in pasted:
-        for word in rng.choice(len(letters), PASTED):
-            place = rng.integers(row.size - K + 1)
-            row[place : place + K] = letters[word]
-    return pasted
 
 
 def _climbed(rng: np.random.Generator, codes_BL: Codes, objective: Objective) -> Codes:

@@ -64,7 +64,7 @@ def generate_fold(random: np.random.Generator, *, min_length: int = 50, max_leng
     """
     longest = 0
     for _ in range(ATTEMPTS):
-        points, letters = _chain(_order(_slots(random), random), random)
+        points, letters = _chain(_slots(random), random)
         longest = max(longest, len(letters))
         if min_length <= len(letters):
             keep = min(len(letters), max_length)
@@ -92,19 +92,13 @@ def _slots(random: np.random.Generator) -> list[_Slot]:
             return [*sheet, _Slot("H", float(random.normal(0, 3)), LAYER_SPACING)]
 
 
-def _order(slots: list[_Slot], random: np.random.Generator) -> list[_Slot]:
-    """All slots in the order the chain visits them."""
-    left = list(slots)
+def _chain(left: list[_Slot], random: np.random.Generator) -> tuple[NDArray[np.float64], list[str]]:
+    """C-beta points and structure letters along a chain that visits all slots."""
     order = [left.pop(int(random.integers(len(left))))]
     while left:
         distance = np.array([np.hypot(s.x - order[-1].x, s.z - order[-1].z) for s in left])
         chance = np.exp(-(distance - distance.min()) / 4.0)
         order.append(left.pop(int(random.choice(len(left), p=chance / chance.sum()))))
-    return order
-
-
-def _chain(order: Sequence[_Slot], random: np.random.Generator) -> tuple[NDArray[np.float64], list[str]]:
-    """C-beta points and structure letters along the chain."""
     points: list[NDArray[np.float64]] = []
     letters: list[str] = []
     up = bool(random.integers(2))
@@ -114,9 +108,15 @@ def _chain(order: Sequence[_Slot], random: np.random.Generator) -> tuple[NDArray
     for slot in order:
         element, start, stop, direction = _element(slot, up, twist, random)
         if end is not None:
-            loop = _loop(end, heading, start, direction, random)
-            points.append(loop)
-            letters += "C" * len(loop)
+            # A loop is a curve that leaves and arrives along the axes of its neighbours.
+            gap = float(np.linalg.norm(start - end))
+            length = max(2, int(np.ceil(gap / LOOP_STEP)) - 1) + int(random.integers(0, 4))
+            bend = 2.0 + LOOP_STEP * length / 3
+            t = (np.arange(1, length + 1) / (length + 1))[:, None]
+            one, two = end + bend * heading, start - bend * direction
+            curve = (1 - t) ** 3 * end + 3 * t * (1 - t) ** 2 * one + 3 * t**2 * (1 - t) * two + t**3 * start
+            points.append(curve + random.normal(0, 1.0, curve.shape))
+            letters += "C" * length
         points.append(element)
         letters += slot.kind * len(element)
         end, heading = stop, direction
@@ -150,24 +150,6 @@ def _element(
     line = centre + along[:, None] * axis
     element = line + side_x[:, None] * np.array([1.0, 0.0, 0.0]) + side_z[:, None] * across
     return element + random.normal(0, 0.25, element.shape), line[0], line[-1], axis if up else -axis
-
-
-def _loop(
-    start: NDArray[np.float64],
-    leaving: NDArray[np.float64],
-    stop: NDArray[np.float64],
-    arriving: NDArray[np.float64],
-    random: np.random.Generator,
-) -> NDArray[np.float64]:
-    """Points on a curve that leaves and arrives along the axes of its neighbours."""
-    gap = float(np.linalg.norm(stop - start))
-    length = max(2, int(np.ceil(gap / LOOP_STEP)) - 1) + int(random.integers(0, 4))
-    bend = 2.0 + LOOP_STEP * length / 3
-    t = (np.arange(1, length + 1) / (length + 1))[:, None]
-    one, two = start + bend * leaving, stop - bend * arriving
-    curve = (1 - t) ** 3 * start + 3 * t * (1 - t) ** 2 * one + 3 * t**2 * (1 - t) * two + t**3 * stop
-    curved: NDArray[np.float64] = curve + random.normal(0, 1.0, curve.shape)
-    return curved
 
 
 LETTERS = "ARNDCQEGHILKMFPSTWYV"
@@ -270,7 +252,7 @@ def potts_model(
     columns = len(positions)
     degree = np.bincount(pairs.ravel(), minlength=columns).astype(float)
     burial = (degree - degree.mean()) / max(degree.std(), 1e-6)
-    hydropathy, volume = _standard(_HYDROPATHY), _standard(_VOLUME)
+    hydropathy, volume = ((scale - scale.mean()) / scale.std() for scale in (_HYDROPATHY, _VOLUME))
     fields = (
         np.log(_COMMON / _COMMON.sum())
         + settings.field * 0.6 * burial[:, None] * hydropathy
@@ -312,7 +294,16 @@ def sample_family(
         states, gaps = states[parents], gaps[parents]
         updates = round(settings.sweeps * columns * (shared if left else settings.tips))
         _update(states, random.integers(columns, size=updates), model, neighbours, random)
-        _delete(gaps, opening, random)
+        for row in np.flatnonzero(random.random(len(gaps)) < opening):
+            first = int(random.integers(columns))
+            last = first + int(random.geometric(0.2))
+            if random.random() < 0.3:  # near the ends they reach the end, as fragments do
+                first, last = (
+                    (0, first)
+                    if first < columns / 4
+                    else (first, columns if first > 0.75 * columns else last)
+                )
+            gaps[row, first:last] = True
     gaps[0] = False
     return np.where(gaps, GAP, states).astype(np.uint8)
 
@@ -335,24 +326,6 @@ def _update(
         states[:, site] = odds.argmax(1)
 
 
-def _delete(gaps: NDArray[np.bool_], opening: float, random: np.random.Generator) -> None:
-    """Open runs of gaps in some rows, in place; near the ends they reach the end, as fragments do."""
-    columns = gaps.shape[1]
-    for row in np.flatnonzero(random.random(len(gaps)) < opening):
-        first = int(random.integers(columns))
-        last = first + int(random.geometric(0.2))
-        if random.random() < 0.3:
-            first, last = (
-                (0, first) if first < columns / 4 else (first, columns if first > 0.75 * columns else last)
-            )
-        gaps[row, first:last] = True
-
-
-def _standard(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    standard: NDArray[np.float64] = (values - values.mean()) / values.std()
-    return standard
-
-
 @dataclass(frozen=True, slots=True)
 class SimulatedFamily:
     """One family and its truth."""
@@ -363,8 +336,6 @@ class SimulatedFamily:
     """(R, 3) C-beta positions in Å."""
     structure: str
     """One letter per column: H, E or C for generated folds, `-` where the fold was given."""
-    settings: FamilySettings
-    """What it was drawn with."""
     model: PottsModel
     """What it was drawn from."""
 
@@ -407,7 +378,7 @@ def simulate_family(
     chosen = settings or random_settings(random)
     model = potts_model(positions, chosen, random)
     states = sample_family(model, chosen, random)
-    return SimulatedFamily(states, np.asarray(positions, np.float64), structure, chosen, model)
+    return SimulatedFamily(states, np.asarray(positions, np.float64), structure, model)
 
 
 PAIRS = "PAIRS.tsv"
@@ -477,7 +448,17 @@ def write_families(
                 group, positions = simulation.folds[number % len(simulation.folds)]
             chosen = random_settings(random, depths=simulation.depths, strength=simulation.strength)
             family = simulate_family(random, positions=positions, settings=chosen, lengths=simulation.lengths)
-            _write_family(partial, name, family)
+            names = [f"{name}_{row}" for row in range(len(family.states))]
+            alignment = Alignment.plain(names, _ASCII[family.states])
+            write_a3m(alignment, partial / "msa" / f"{name}.a3m")
+            residues = _residues(alignment.row(0), family.positions)
+            write_pdb(partial / "structure" / f"{name}.pdb", residues, _TITLE)
+            distance = np.linalg.norm(family.positions[:, None] - family.positions[None], axis=-1)
+            with text_output(partial / "contacts" / f"{name}.tsv") as file:
+                file.write("column_i\tcolumn_j\tdistance\tcoupling_norm\n")
+                for (i, j), coupling in zip(family.model.pairs, family.model.couplings, strict=True):
+                    norm = np.linalg.norm(coupling)
+                    file.write(f"{i + 1}\t{j + 1}\t{distance[i, j]:.3f}\t{norm:.4f}\n")
             rows.append(f"{name}\tmsa/{name}.a3m\tstructure/{name}.pdb\t{CHAIN}\t{group}\n")
             settings.append({"id": name, "group": group, "structure": family.structure, **asdict(chosen)})
         with text_output(partial / PAIRS) as file:
@@ -491,18 +472,6 @@ def own_names(folders: Mapping[str, str]) -> set[str]:
     """Names of the files of a simulation. folders: by name how the names of the files in them end."""
     samples = (f"{name}/simulated[0-9]*.{end}" for name, end in folders.items())
     return {PAIRS, INDEX, *samples}
-
-
-def _write_family(folder: Path, name: str, family: SimulatedFamily) -> None:
-    names = [f"{name}_{row}" for row in range(len(family.states))]
-    alignment = Alignment.plain(names, _ASCII[family.states])
-    write_a3m(alignment, folder / "msa" / f"{name}.a3m")
-    write_pdb(folder / "structure" / f"{name}.pdb", _residues(alignment.row(0), family.positions), _TITLE)
-    distance = np.linalg.norm(family.positions[:, None] - family.positions[None], axis=-1)
-    with text_output(folder / "contacts" / f"{name}.tsv") as file:
-        file.write("column_i\tcolumn_j\tdistance\tcoupling_norm\n")
-        for (i, j), coupling in zip(family.model.pairs, family.model.couplings, strict=True):
-            file.write(f"{i + 1}\t{j + 1}\t{distance[i, j]:.3f}\t{np.linalg.norm(coupling):.4f}\n")
 
 
 def _residues(letters: str, cb: NDArray[np.float64]) -> list[StructureResidue]:

@@ -71,7 +71,9 @@ def lay_out_genome(
         pieces: list[NDArray[np.uint8]] = []
         position = 0
         for gene in range(bounds[number], bounds[number + 1]):
-            body = _open_reading_frame(rng, int(codons[gene]))
+            sense = _SENSE_CODONS[(rng.random(codons[gene] - 2) * len(_SENSE_CODONS)).astype(np.int64)]
+            stop = _STOP_CODONS[int(rng.random() * len(_STOP_CODONS))]
+            body = np.concatenate([_START_CODON, sense.ravel(), stop]).astype(np.uint8)
             spacer = spacer_codes[gene, : spacers[gene]]
             promoter = promoters[gene]
             start = position + spacer.size
@@ -87,13 +89,6 @@ def lay_out_genome(
         pieces.append(spacer_codes[count + number])
         chromosomes[chrom] = np.concatenate(pieces)
     return Genome(chromosomes, genes)
-
-
-def _open_reading_frame(rng: np.random.Generator, codons: int) -> NDArray[np.uint8]:
-    """Draw an open reading frame of `codons` codons: ATG, sense codons with equal chances, a stop codon."""
-    sense = _SENSE_CODONS[(rng.random(codons - 2) * len(_SENSE_CODONS)).astype(np.int64)]
-    stop = _STOP_CODONS[int(rng.random() * len(_STOP_CODONS))]
-    return np.concatenate([_START_CODON, sense.ravel(), stop]).astype(np.uint8)
 
 
 def write_annotation(path: Path, genome: Genome) -> None:

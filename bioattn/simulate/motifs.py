@@ -6,13 +6,13 @@ vaguer ends, some positions that accept two bases.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import SettingsError
-from bioattn.formats.meme import Motif, position_information
+from bioattn.formats.meme import position_information
 from bioattn.formats.nucleotides import reverse_complement
 
 BASES = 4
@@ -54,7 +54,7 @@ class MarkovBackground:
 
         codes_GL: A=0 C=1 G=2 T=3; words with another code are left out.
         """
-        words = _words(codes_GL, order + 1)
+        words = kmer_numbers(codes_GL, order + 1)
         counts = np.bincount(words[words >= 0], minlength=BASES ** (order + 1)).reshape(-1, BASES) + 1.0
         rows = counts / counts.sum(1, keepdims=True)
         return cls(name=f"order {order}", order=order, transitions=tuple(map(tuple, rows.tolist())))
@@ -62,12 +62,12 @@ class MarkovBackground:
     def nats(self, codes_GL: NDArray[np.uint8]) -> NDArray[np.float64]:
         """-ln of the probability of each base given those before it, (sequences, length - order); NaN at words
         with an unknown base."""
-        words = _words(codes_GL, self.order + 1)
+        words = kmer_numbers(codes_GL, self.order + 1)
         nats = -np.log(np.array(self.transitions).ravel())[np.maximum(words, 0)]
         return np.where(words >= 0, nats, np.nan)
 
 
-def _words(codes_GL: NDArray[np.uint8], width: int) -> NDArray[np.int64]:
+def kmer_numbers(codes_GL: NDArray[np.uint8], width: int) -> NDArray[np.int64]:
     """The word of `width` bases at each place as a number, the first base highest; -1 with an unknown base."""
     windows = np.lib.stride_tricks.sliding_window_view(codes_GL, width, axis=1)
     words = windows.astype(np.int64) @ BASES ** np.arange(width - 1, -1, -1)
@@ -114,16 +114,6 @@ BITS_SPREAD = 0.3
 TWO_BASE_SHARE = 0.15
 
 
-DECLARED_SITES = 1000
-"""What a MEME file says of how many sites a matrix was made of."""
-
-
-def planted_motif(name: str, probabilities: NDArray[np.float64]) -> Motif:
-    """Make a motif whose second name is its consensus."""
-    motif = Motif(name=name, probabilities=probabilities, sites=DECLARED_SITES)
-    return replace(motif, alternative_name=motif.consensus)
-
-
 def consensus_matrix(codes: NDArray[np.uint8], substitution_rate: float) -> NDArray[np.float64]:
     """Probabilities of a consensus whose every base is replaced by one of the others at `substitution_rate`."""
     matrix = np.full((codes.size, 4), substitution_rate / 3)
@@ -147,29 +137,20 @@ def profile_matrix(rng: np.random.Generator, codes: NDArray[np.uint8]) -> NDArra
         favoured = [int(codes[position])]
         if two_bases[position]:
             favoured.append(int(second[position]))
-        matrix[position] = _position_with_bits(float(bits[position]), favoured)
+        # The information grows with the share of the favoured bases, so bisection finds it.
+        low, high = len(favoured) / 4, 1.0
+        for _ in range(40):
+            share = (low + high) / 2
+            matrix[position] = (1 - share) / (4 - len(favoured))
+            matrix[position, favoured] = share / len(favoured)
+            if float(position_information(matrix[position])) < bits[position]:
+                low = share
+            else:
+                high = share
         if two_bases[position]:
             matrix[position, favoured[0]] += 0.02  # keeps the consensus the first of the two
     matrix /= matrix.sum(axis=1, keepdims=True)
     return matrix
-
-
-def _position_with_bits(bits: float, favoured: Sequence[int]) -> NDArray[np.float64]:
-    """Probabilities of one position: `favoured` share what lifts it to `bits`, the rest share the remainder.
-
-    The information grows with the share of the favoured bases, so bisection finds it.
-    """
-    low, high = len(favoured) / 4, 1.0
-    row = np.empty(4)
-    for _ in range(40):
-        share = (low + high) / 2
-        row[:] = (1 - share) / (4 - len(favoured))
-        row[list(favoured)] = share / len(favoured)
-        if float(position_information(row)) < bits:
-            low = share
-        else:
-            high = share
-    return row
 
 
 def edit_distance(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> int:

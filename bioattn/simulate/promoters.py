@@ -7,7 +7,7 @@ strand, without further copies by chance.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +37,6 @@ from bioattn.simulate.motifs import (
     UNIFORM,
     YEAST_UPSTREAM,
     consensus_matrix,
-    planted_motif,
     profile_matrix,
     separated_consensuses,
 )
@@ -50,9 +49,6 @@ from bioattn.simulate.truth import (
     noise_free_responses,
     write_truth,
 )
-
-SCAN_BLOCK = 2048
-"""Sequences scanned for motif copies at a time, to keep memory flat."""
 
 
 def plant_motifs(
@@ -91,19 +87,6 @@ def plant_motifs(
     return planted
 
 
-def find_copies(codes: NDArray[np.uint8], word: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Find exact copies of `word` on the given strand of `codes` (sequences, length): rows (sequence, start)."""
-    windows = codes.shape[1] - word.size + 1
-    places = []
-    for first in range(0, codes.shape[0], SCAN_BLOCK):
-        block = codes[first : first + SCAN_BLOCK]
-        match = np.ones((block.shape[0], windows), dtype=np.bool_)
-        for position, base in enumerate(word.tolist()):
-            match &= block[:, position : position + windows] == base
-        places.append(np.argwhere(match) + np.array([first, 0]))
-    return np.concatenate(places)
-
-
 def remove_chance_copies(
     rng: np.random.Generator,
     codes: NDArray[np.uint8],
@@ -128,7 +111,11 @@ def remove_chance_copies(
         changed = False
         for number, word in words.items():
             for strand_word in (word, reverse_complement(word)):
-                for sequence, start in find_copies(codes, strand_word).tolist():
+                windows = codes.shape[1] - word.size + 1
+                match = np.ones((len(codes), windows), dtype=np.bool_)
+                for position, base in enumerate(strand_word.tolist()):
+                    match &= codes[:, position : position + windows] == base
+                for sequence, start in np.argwhere(match).tolist():
                     free = np.flatnonzero(~protected[sequence, start : start + word.size])
                     if (sequence, number, start) in meant or not free.size:
                         continue
@@ -137,6 +124,8 @@ def remove_chance_copies(
                     changed = True
 
 
+DECLARED_SITES = 1000
+"""What the MEME file says of how many sites a matrix was made of."""
 EFFECT = 2.0
 """Size of a response in regression, as a log2 fold change; its sign is drawn per treatment."""
 
@@ -226,12 +215,17 @@ def simulate_promoters(settings: PromoterSimulation) -> SimulatedPromoters:
         remove_chance_copies(sequence_rng, codes, words, planted, [motif.width for motif in motifs])
     sites = list(_truth(settings, gene_ids, motifs, rules, planted))
     true = noise_free_responses(sites, gene_ids, [rule.treatment for rule in rules])
+    if settings.task == "binary":
+        flipped = response_rng.random(true.shape) < settings.noise
+        responses = (true.astype(np.bool_) ^ flipped).astype(np.float64)
+    else:
+        responses = true + settings.noise * response_rng.standard_normal(true.shape)
     genome = lay_out_genome(layout_rng, gene_ids, codes, settings.chromosomes, background)
     return SimulatedPromoters(
         settings=settings,
         gene_ids=gene_ids,
         codes=codes,
-        responses=_draw_responses(response_rng, settings, true),
+        responses=responses,
         rules=rules,
         motifs=motifs,
         motif_distance=distance,
@@ -266,7 +260,8 @@ def _draw_motifs(
             matrix = profile_matrix(rng, consensus)
         else:
             matrix = consensus_matrix(consensus, settings.substitution_rate)
-        motifs.append(planted_motif(name, matrix))
+        motif = Motif(name=name, probabilities=matrix, sites=DECLARED_SITES)
+        motifs.append(replace(motif, alternative_name=motif.consensus))
     rules = []
     for number, (rule, names) in enumerate(needed, start=1):
         sign = 1.0 if rng.random() < 0.5 or rule is Rule.OPPOSITE else -1.0
@@ -290,16 +285,6 @@ def _draw_presence(rng: np.random.Generator, settings: PromoterSimulation) -> ND
     return np.stack(columns, axis=1)
 
 
-def _draw_responses(
-    rng: np.random.Generator, settings: PromoterSimulation, true: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Responses (genes, treatments) with their noise, from those without."""
-    if settings.task == "binary":
-        return (true.astype(np.bool_) ^ (rng.random(true.shape) < settings.noise)).astype(np.float64)
-    noisy: NDArray[np.float64] = true + settings.noise * rng.standard_normal(true.shape)
-    return noisy
-
-
 def _truth(
     settings: PromoterSimulation,
     gene_ids: list[str],
@@ -314,20 +299,18 @@ def _truth(
             name, end = motifs[number].name, start + motifs[number].width
             near = settings.length - (start + end) / 2 <= settings.reach
             for rule in rules_of[name]:
-                role, effect = _role(rule, name, held, near=near)
+                role, effect = CAUSAL, rule.effect
+                if rule.rule is Rule.PAIR:
+                    effect /= 2
+                    if not held.issuperset(rule.motifs):
+                        role, effect = LONE, 0.0
+                elif rule.rule is (Rule.FAR if near else Rule.NEAR):
+                    role, effect = OUT_OF_RANGE, 0.0
+                elif rule.rule is Rule.OPPOSITE and name == rule.motifs[1]:
+                    effect = -effect
                 yield PlantedSite(gene_id, name, rule.treatment, role, start, end, strand, effect)
             if not rules_of[name]:
                 yield PlantedSite(gene_id, name, "", DECOY, start, end, strand)
-
-
-def _role(rule: TreatmentRule, motif: str, held: set[str], *, near: bool) -> tuple[str, float]:
-    """Role and effect of a site of `motif` for a treatment, in a promoter that holds the motifs `held`."""
-    if rule.rule is Rule.PAIR:
-        return (CAUSAL, rule.effect / 2) if held.issuperset(rule.motifs) else (LONE, 0.0)
-    if rule.rule is (Rule.FAR if near else Rule.NEAR):
-        return OUT_OF_RANGE, 0.0
-    lowers = rule.rule is Rule.OPPOSITE and motif == rule.motifs[1]
-    return CAUSAL, -rule.effect if lowers else rule.effect
 
 
 _OWN_NAMES = (
@@ -350,7 +333,11 @@ def write_simulation(folder: Path, simulated: SimulatedPromoters, *, force: bool
         chromosomes = simulated.genome.chromosomes.items()
         write_fasta(paths["genome.fa"], (FastaRecord(name, "", decode(codes)) for name, codes in chromosomes))
         write_annotation(paths["annotation.gff3"], simulated.genome)
-        _write_responses(paths["responses.tsv"], simulated)
+        spec = ".0f" if simulated.settings.task == "binary" else ".3f"
+        with text_output(paths["responses.tsv"]) as file:
+            file.write("\t".join(["gene_id", *(rule.treatment for rule in simulated.rules)]) + "\n")
+            for gene_id, row in zip(simulated.gene_ids, simulated.responses.tolist(), strict=True):
+                file.write("\t".join([gene_id, *(format(value, spec) for value in row)]) + "\n")
         with text_output(paths["treatments.tsv"]) as file:
             file.write("treatment\tagent\n")
             for number, rule in enumerate(simulated.rules, start=1):
@@ -361,20 +348,11 @@ def write_simulation(folder: Path, simulated: SimulatedPromoters, *, force: bool
     return {name: folder / name for name in _OWN_NAMES}
 
 
-def _write_responses(path: Path, simulated: SimulatedPromoters) -> None:
-    spec = ".0f" if simulated.settings.task == "binary" else ".3f"
-    with text_output(path) as file:
-        file.write("\t".join(["gene_id", *(rule.treatment for rule in simulated.rules)]) + "\n")
-        for gene_id, row in zip(simulated.gene_ids, simulated.responses.tolist(), strict=True):
-            file.write("\t".join([gene_id, *(format(value, spec) for value in row)]) + "\n")
-
-
 def _description(simulated: SimulatedPromoters) -> dict[str, Any]:
-    settings = asdict(simulated.settings)
     return {
         "format": PROMOTERS_FORMAT,
         "format_version": 1,
-        "settings": settings,
+        "settings": asdict(simulated.settings),
         "smallest_motif_edit_distance": simulated.motif_distance,
         "motifs": {
             motif.name: {"consensus": motif.consensus, "bits": round(motif.information, 2)}
