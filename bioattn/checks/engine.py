@@ -123,9 +123,7 @@ class Probe:
     inputs: Any
     """The file that the samples are from, or what the caller gave."""
     ids: list[str]
-    """Names of the samples."""
     sha256: str
-    """Digest of the file."""
     held_out: str = ""
     """The side of the split that they are from; empty when that is not known."""
     settings: CheckSettings
@@ -180,7 +178,6 @@ class OtherWeights:
     """Weights that a model attends with instead of its own."""
 
     name: str
-    """Of the measure."""
     label: str
     what: str
     """What is done to the model, at the start of a sentence."""
@@ -201,7 +198,6 @@ class LikelihoodProbe(Probe):
     """The simple prediction that skill is measured from."""
     skill_label: ClassVar[str]
     least: ClassVar[int] = MIN_SAMPLES
-    """Least number of samples."""
     judged: "LikelihoodProbe | None" = None
     """Samples that tell how much is predicted, and lost with other weights; None: these."""
 

@@ -10,7 +10,6 @@ from bioattn.store.kinds import FileKind, ReportInput, Sample, json_object, samp
 from bioattn.text import some
 
 SIZES = "promoters", "treatments", "windows", "molecules", "proteins"
-"""Settings that say how many samples were checked."""
 
 
 def _describe(path: Path) -> dict[str, Any]:

@@ -35,7 +35,6 @@ class Measure:
     passed: bool | None = None
     """Whether the measure passes; None where it is not judged or cannot be computed."""
     sentence: str
-    """The result in plain words."""
 
     @property
     def unclear(self) -> bool:
@@ -58,7 +57,6 @@ class Measures(dict[str, Measure]):
     def __init__(self) -> None:
         super().__init__()
         self.skipped: dict[str, str] = {}
-        """Reasons of skipped measures, by name."""
 
     def add(
         self,

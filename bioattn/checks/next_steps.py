@@ -113,8 +113,7 @@ def _options(probe: "Probe") -> str:
     options = ""
     for name, option in probe.evidence.options().items():
         value = getattr(probe.evidence, name)
-        values = value if isinstance(value, list | tuple) else [value]
-        for each in values:
+        for each in value if isinstance(value, list | tuple) else [value]:
             given = each if isinstance(each, str | Path) else getattr(each, "path", None)
             options += f" {option}" if value is True else f" {option} {shlex.quote(str(given))}"
     return options

@@ -194,8 +194,7 @@ def check_maps(probe: PromoterProbe, maps: PromoterMaps) -> None:
     )
     others = [*probe.evidence.other_models, *probe.retrained["seed"]]
     if not others:
-        why = "needs the same model of another seed: --controls, or --other-model"
-        measures.skip(why, "seed_stability")
+        measures.skip("needs the same model of another seed: --controls, or --other-model", "seed_stability")
         return
     alike = similarity(others)
     steady = alike.value >= thresholds.STABLE

@@ -148,11 +148,9 @@ class PromoterProbe(Probe):
     retrained: dict[str, list[ResponseRunner]] = field(
         default_factory=lambda: {name: [] for name in CONTROLS}
     )
-    """Controls by name, once they are there."""
     probed: list[int] = field(default_factory=list)
     """Indices of the treatments under which bins are replaced."""
     quantity: Quantity = Quantity.ATTENTION
-    """What the maps that are judged are of."""
     other_readout: tuple[str, str] = ("shared", "--readout shared")
     """Another readout to train the model with, as the name of a folder and as options."""
 
@@ -233,9 +231,8 @@ class PromoterProbe(Probe):
             self.measures.skip(why or NO_CONTROLS, *(f"{name}_control" for name, _ in self.controls))
             return
         if all(name != "shared" for name, _ in self.controls):
-            self.measures.skip(
-                "the treatments of the model itself share what they attend by", "shared_control"
-            )
+            why = "the treatments of the model itself share what they attend by"
+            self.measures.skip(why, "shared_control")
         for name, step in self.controls:
             self.stop.check()
             LOGGER.info(f"control: {CONTROLS[name].label}{f' ({step})' if step else ''}, retrained")
@@ -293,25 +290,21 @@ def _questions(measures: Measures, quantity: Quantity) -> Sequence[Question]:
             least = "less than half of the difference that mutagenesis finds"
             less = f"deleting what they point at for another treatment takes away as much, or {least}"
             cheats = {OTHER_TREATMENTS: measures.skipped.get(OTHER_TREATMENTS, less), **cheats}
+        reasons = [text for name, text in cheats.items() if not measures.passed(name)]
+        if not measures.passed(deciding):
+            reasons = [f"{_swapped(measures, deciding)}, so one map would do for all treatments"]
         questions.append(
             Question(
                 measures=(deciding, *cheats),
                 asks="maps are treatment-specific",
                 code=Code.NOT_SPECIFIC if used else Code.FAITHFUL_NOT_SPECIFIC,
                 sentence=f"{_point(measures, quantity)}, but are not treatment-specific: "
-                f"{'; '.join(_not_specific(measures, deciding, cheats))}.",
+                f"{'; '.join(reasons)}.",
                 required=True,
                 of_maps=False,
             )
         )
     return questions
-
-
-def _not_specific(measures: Measures, deciding: str, cheats: Mapping[str, str]) -> list[str]:
-    """Why maps are not treatment-specific."""
-    if not measures.passed(deciding):
-        return [f"{_swapped(measures, deciding)}, so one map would do for all treatments"]
-    return [text for name, text in cheats.items() if not measures.passed(name)]
 
 
 def _point(measures: Measures, quantity: Quantity) -> str:
@@ -433,14 +426,11 @@ def read_maps(predictor: Predictor, codes_BL: Codes, *, weights: bool = False) -
     method: Callable[[Predictor, Codes], Floats | None] | None = None
     if not weights:
         method = getattr(predictor.runner, "contributions", None)
-    contributions_BTP = None if method is None else method(predictor, codes_BL)
-    of_weights = contributions_BTP is None
-    return maps_in_memory(
-        read_weights(predictor, codes_BL).mean() if contributions_BTP is None else contributions_BTP,
-        predictor.names,
-        np.array(key_edges(predictor)),
-        quantity=Quantity.ATTENTION if of_weights else Quantity.CONTRIBUTIONS,
-    )
+    maps_BTP: NDArray[Any] | None = None if method is None else method(predictor, codes_BL)
+    quantity = Quantity.ATTENTION if maps_BTP is None else Quantity.CONTRIBUTIONS
+    if maps_BTP is None:
+        maps_BTP = read_weights(predictor, codes_BL).mean()
+    return maps_in_memory(maps_BTP, predictor.names, np.array(key_edges(predictor)), quantity=quantity)
 
 
 class Sample(NamedTuple):

@@ -32,7 +32,6 @@ NOTES = {
 }
 """Explanations of figures, by a setting that the checks of one kind of model have."""
 WORDS = {"passed": "pass", "failed": "FAIL", "undecided": "undecided", "": ""}
-"""Outcomes of measures in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,6 @@ class CheckRecord:
     heads: Sequence[HeadSpread] = ()
     variants: Sequence[TreatmentVariants] = ()
     skipped: dict[str, str] = field(default_factory=dict)
-    """Measures that were not taken, and why."""
 
     def __repr__(self) -> str:
         return "\n".join([f"<check: {self.verdict.code}; {self.counts()}>", *self.sentences])

@@ -145,57 +145,45 @@ class GainAndShape:
 
 def gain_and_shape(predictor: Predictor, codes_BL: Codes, known_BP: NDArray[np.bool_]) -> GainAndShape:
     """Find idle bins and mean shapes, in two passes over promoters of which the bins `known_BP` hold bases."""
-    values = _Values(known_BP)
-    predict(predictor, codes_BL, capture_values(map_sites(predictor), values))
-    idle = {name: values.idle_bins(name) for name in values.sums}
-    shapes = _Shapes(known_BP, idle)
+    batches, sums = Batches(), dict[str, list[Tensor]]()
+    known, count_P = torch.from_numpy(known_BP), torch.from_numpy(known_BP.sum(0)).clamp(min=1)
+
+    def add_values(site: AttentionSite, value_BHPV: Tensor, /) -> None:
+        value = value_BHPV.double()
+        known_value = value * known[batches.rows(site, value)].to(value)[:, None, :, None]
+        batch = known_value.sum(0), (known_value * value).sum((0, 3))
+        before = sums.get(site.name, [0.0, 0.0])
+        sums[site.name] = [old + new for old, new in zip(before, batch, strict=True)]
+
+    predict(predictor, codes_BL, capture_values(map_sites(predictor), add_values))
+    idle = {}
+    for name, (sum_HPV, squares_HP) in sums.items():
+        count = count_P.to(sum_HPV)
+        variance_HP = squares_HP / count - (sum_HPV / count[:, None]).square().sum(-1)
+        idle[name] = variance_HP < IDLE * variance_HP.mean(-1, keepdim=True)
+    shapes = _Shapes(idle)
     predict(predictor, codes_BL, capture(map_sites(predictor), shapes))
     sites = predictor.runner.sites
     return GainAndShape(
         idle=idle,
-        mean_shape=shapes.means(),
+        mean_shape={name: sum_HTP / count_P.to(sum_HTP.device) for name, sum_HTP in shapes.sums.items()},
         known_BP=known_BP,
         has_gain=any(bool(idle[name].any()) or sites[name].null_key for name in idle),
     )
 
 
-class _Values:
-    def __init__(self, known_BP: NDArray[np.bool_]) -> None:
-        self._known_BP, self._batches = torch.from_numpy(known_BP), Batches()
-        self.sums: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
-
-    def __call__(self, site: AttentionSite, value_BHPV: Tensor, /) -> None:
-        value = value_BHPV.double()
-        known_B1P1 = self._known_BP[self._batches.rows(site, value)].to(value)[:, None, :, None]
-        known = value * known_B1P1
-        batch = known.sum(0), (known * value).sum((0, 3)), known_B1P1.sum((0, 1, 3))
-        before = self.sums.get(site.name)
-        self.sums[site.name] = (
-            batch if before is None else (before[0] + batch[0], before[1] + batch[1], before[2] + batch[2])
-        )
-
-    def idle_bins(self, name: str) -> Tensor:
-        """(H, P) True where a value's variance over promoters is below `IDLE` of the mean over the head's bins."""
-        sum_HPV, squares_HP, count_P = self.sums[name]
-        count_P = count_P.clamp(min=1)
-        variance_HP = squares_HP / count_P - (sum_HPV / count_P[:, None]).square().sum(-1)
-        return variance_HP < IDLE * variance_HP.mean(-1, keepdim=True)
-
-
 class _Shapes:
-    def __init__(self, known_BP: NDArray[np.bool_], idle: dict[str, Tensor]) -> None:
-        self._count_P, self._idle = torch.from_numpy(known_BP.sum(0)).clamp(min=1), idle
-        self._sums: dict[str, Tensor] = {}
+    """A receiver that sums the shapes of maps over promoters, (H, T, P) by site."""
+
+    def __init__(self, idle: dict[str, Tensor]) -> None:
+        self._idle = idle
+        self.sums: dict[str, Tensor] = {}
 
     def receive(
         self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
     ) -> None:
         shape_BHTP = split_weights(weights, self._idle[site.name], null_key=False).shape_BHTK
-        self._sums[site.name] = self._sums.get(site.name, 0.0) + shape_BHTP.double().sum(0)
-
-    def means(self) -> dict[str, Tensor]:
-        """(H, T, P) by site."""
-        return {name: sums / self._count_P.to(sums.device) for name, sums in self._sums.items()}
+        self.sums[site.name] = self.sums.get(site.name, 0.0) + shape_BHTP.double().sum(0)
 
 
 def _of(tensor_BHTK: Tensor, source: Sequence[int] | None) -> Tensor:
@@ -338,11 +326,11 @@ def compare_skills(probe: PromoterProbe) -> None:
         why = NO_DATASET if probe.genes is None else NO_SKILL
         probe.measures.skip(why, *(f"{name}_skill" for name in OTHER_WEIGHTS))
     else:
-        _judge_skills(probe, _skills(probe, probe.genes))
+        _judge_skills(probe, probe.genes)
     _swapped_predictions(probe)
 
 
-def _skills(probe: PromoterProbe, genes: HeldOut) -> SkillComparison:
+def _judge_skills(probe: PromoterProbe, genes: HeldOut) -> None:
     comparison = SkillComparison(genes, RESAMPLES, probe.settings.seed)
     own_BT = predict(probe.predictor, genes.codes)
     comparison.add("own", own_BT)
@@ -355,39 +343,6 @@ def _skills(probe: PromoterProbe, genes: HeldOut) -> SkillComparison:
     comparison.add("elsewhere", _attending(probe, genes.codes, of_sample_before))
     for name, predictions in _with_other_maps(probe, genes.codes, own_BT).items():
         comparison.add(name, *predictions)
-    return comparison
-
-
-def _attending(probe: PromoterProbe, codes_BL: Codes, substitution: Substitution) -> Floats:
-    """Predictions (B, T) with other weights."""
-    return predict(probe.predictor, codes_BL, substitute(map_sites(probe.predictor), substitution))
-
-
-def _with_other_maps(probe: PromoterProbe, codes_BL: Codes, own_BT: Floats) -> dict[str, list[Floats]]:
-    """Predictions with the maps of other treatments, or parts of these, by name in `OTHER_WEIGHTS`; none for a
-    single treatment. Contributions add up to the prediction, so that with another's a treatment predicts what it
-    does."""
-    number, settings = len(probe.names), probe.settings
-    if number == 1:
-        return {}
-    swaps = exchanges(number, settings.exchanges, settings.seed)
-    if probe.quantity.signed:
-        return {"swapped": [own_BT[:, source] for source in swaps]}
-    parts = gain_and_shape(probe.predictor, codes_BL, known_bins(codes_BL, key_edges(probe.predictor)))
-    others = {
-        "swapped": [other_treatments(source) for source in swaps],
-        "swapped_shapes": [parts.exchanged(shapes=source) for source in swaps],
-        "mean_shapes": [parts.averaged()],
-    }
-    if parts.has_gain:
-        others["swapped_gains"] = [parts.exchanged(gains=source) for source in swaps]
-    return {
-        name: [_attending(probe, codes_BL, other) for other in substitutions]
-        for name, substitutions in others.items()
-    }
-
-
-def _judge_skills(probe: PromoterProbe, comparison: SkillComparison) -> None:
     own, spread = comparison.skill("own"), 0.0
     if "seed" in comparison:
         lost = comparison.lost("own", "seed")
@@ -426,6 +381,35 @@ def _judge_skills(probe: PromoterProbe, comparison: SkillComparison) -> None:
             why = "no null key, and no bin whose value hardly varies: all gains are 1"
             why = ADD_UP if probe.quantity.signed else why
             probe.measures.skip(ONE_TREATMENT if len(probe.names) == 1 else why, f"{name}_skill")
+
+
+def _attending(probe: PromoterProbe, codes_BL: Codes, substitution: Substitution) -> Floats:
+    """Predictions (B, T) with other weights."""
+    return predict(probe.predictor, codes_BL, substitute(map_sites(probe.predictor), substitution))
+
+
+def _with_other_maps(probe: PromoterProbe, codes_BL: Codes, own_BT: Floats) -> dict[str, list[Floats]]:
+    """Predictions with the maps of other treatments, or parts of these, by name in `OTHER_WEIGHTS`; none for a
+    single treatment. Contributions add up to the prediction, so that with another's a treatment predicts what it
+    does."""
+    number, settings = len(probe.names), probe.settings
+    if number == 1:
+        return {}
+    swaps = exchanges(number, settings.exchanges, settings.seed)
+    if probe.quantity.signed:
+        return {"swapped": [own_BT[:, source] for source in swaps]}
+    parts = gain_and_shape(probe.predictor, codes_BL, known_bins(codes_BL, key_edges(probe.predictor)))
+    others = {
+        "swapped": [other_treatments(source) for source in swaps],
+        "swapped_shapes": [parts.exchanged(shapes=source) for source in swaps],
+        "mean_shapes": [parts.averaged()],
+    }
+    if parts.has_gain:
+        others["swapped_gains"] = [parts.exchanged(gains=source) for source in swaps]
+    return {
+        name: [_attending(probe, codes_BL, other) for other in substitutions]
+        for name, substitutions in others.items()
+    }
 
 
 def _swapped_predictions(probe: PromoterProbe) -> None:

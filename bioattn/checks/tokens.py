@@ -122,7 +122,6 @@ class TokenProbe(LikelihoodProbe):
     sequences, which no other two can take over."""
 
     loaded: Any
-    """The model, ready to run."""
     tokens_NL: Tokens
     """What is attended to: special tokens, words, padding."""
     words_NM: Tokens
@@ -197,10 +196,8 @@ class TokenProbe(LikelihoodProbe):
         )
 
     def other_weights(self) -> Iterator[OtherWeights]:
-        visible, alike = (
-            KnownVisible(self.known_NL, causal=self.causal),
-            "Made to attend to all visible tokens alike",
-        )
+        visible = KnownVisible(self.known_NL, causal=self.causal)
+        alike = "Made to attend to all visible tokens alike"
         likely = self.with_weights(self.sites, uniform(visible))
         yield OtherWeights("uniform_weights", "uniform weights", alike, likely, thresholds.USED)
         if self.aligns:
@@ -236,7 +233,10 @@ class TokenProbe(LikelihoodProbe):
         backgrounds = self._backgrounds(known_NL)
         scores = {"own": map_NL[pairs.sample_N]}
         if not self.aligns:
-            scores["other"] = _other_maps(map_NL, position_N)[pairs.sample_N]
+            # The map of the next window, moved so that the explained positions lie on each other.
+            steps = position_N - np.roll(position_N, -1)
+            moved = [np.roll(each, step) for each, step in zip(np.roll(map_NL, -1, 0), steps, strict=True)]
+            scores["other"] = np.stack(moved)[pairs.sample_N]
         effects = measure_effects(self, replacement, pairs, scores, backgrounds, curves=True)
         self.curves = effects.curves()
         self.add(
@@ -326,15 +326,6 @@ class TokenProbe(LikelihoodProbe):
             ),
         }
         return judge(self.measures, QUESTIONS, (Code.USED, Code.FAITHFUL, sentence), caveats)
-
-
-def _other_maps(map_NL: Floats, position_N: Tokens) -> Floats:
-    """The map of the next window, moved so that the explained positions lie on each other."""
-    moved = np.zeros_like(map_NL)
-    for row, position in enumerate(position_N):
-        other = (row + 1) % len(position_N)
-        moved[row] = np.roll(map_NL[other], position - position_N[other])
-    return moved
 
 
 def _single_effects(replacement: Replacement, pairs: Pairs, background_NL: Tokens) -> Floats:

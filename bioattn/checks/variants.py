@@ -25,7 +25,7 @@ from bioattn.checks.record import TreatmentVariants
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.nucleotides import LETTERS, UNKNOWN
 from bioattn.formats.tables import open_table, parse_numbers, refuse_duplicate_columns
-from bioattn.inference.runner import Codes, Floats
+from bioattn.inference.runner import Floats
 from bioattn.interpret.attribution import Mutagenesis
 from bioattn.interpret.choices import Upsampling
 from bioattn.promoters.response_metrics import interval, resampled
@@ -246,8 +246,18 @@ def read_tracks(probe: PromoterProbe, effects: VariantEffects) -> Tracks:
         codes_L, name = batch.codes[0], batch.samples.ids[0]
         first = int((codes_L != UNKNOWN).argmax())
         variants = [each._replace(position=first + each.position) for each in effects.variants[name]]
-        for variant in variants:
-            _require_change(variant, codes_L, first, name, effects.path)
+        for each in variants:
+            where, base = f"{effects.path}:{each.line}: {name!r}", each.position - first + 1
+            if each.position >= len(codes_L) or codes_L[each.position] == UNKNOWN:
+                raise FormatError(
+                    f"{where} has no known base at position {base}; positions count from 1, the first of "
+                    f"{len(codes_L) - first:,}"
+                )
+            if codes_L[each.position] == each.base:
+                raise FormatError(
+                    f"{where} has {LETTERS[each.base]} at position {base} already; positions count from 1, and "
+                    "the FASTA must hold the sequences that were mutated"
+                )
         values_TLA = mutagenesis(batch.codes).values_BTLA[0].astype(np.float64)
         truth_TL, predicted_TL = (np.full(values_TLA.shape[:2], np.nan) for _ in range(2))
         by_position: dict[int, list[Variant]] = {}
@@ -265,21 +275,6 @@ def read_tracks(probe: PromoterProbe, effects: VariantEffects) -> Tracks:
     if not (~np.isnan(truth)).any():
         raise BioattnError(f"{effects.path}: no effect was measured under {', '.join(effects.treatments)}")
     return Tracks(truth, maps_GTL, predicted, smoothed_effects(truth), signed)
-
-
-def _require_change(variant: Variant, codes_L: Codes, first: int, promoter: str, path: Path) -> None:
-    """Raises: FormatError for a position outside the promoter, and for a base that is there already."""
-    position = variant.position - first + 1
-    if variant.position >= len(codes_L) or codes_L[variant.position] == UNKNOWN:
-        raise FormatError(
-            f"{path}:{variant.line}: {promoter!r} has no known base at position {position}; positions count "
-            f"from 1, the first of {len(codes_L) - first:,}"
-        )
-    if codes_L[variant.position] == variant.base:
-        raise FormatError(
-            f"{path}:{variant.line}: {promoter!r} has {LETTERS[variant.base]} at position {position} already; "
-            "positions count from 1, and the FASTA must hold the sequences that were mutated"
-        )
 
 
 def smoothed_effects(truth_GTL: Floats) -> Floats:

@@ -9,17 +9,10 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bioattn.choices import matching_sites, require_names
+from bioattn.choices import require_names
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.interpret.alignment_maps import (
-    RESIDUES,
-    choose_maps,
-    head_map,
-    only_sample,
-    require_heads_somewhere,
-    strongest_pairs,
-)
+from bioattn.interpret.alignment_maps import RESIDUES, choose_maps, head_map, only_sample, strongest_pairs
 from bioattn.store.reader import Attention
 
 MOST_COLUMNS = 3
@@ -153,18 +146,10 @@ def read_alignments(
         raise BioattnError(f"{attention.path}: holds no sample")
     chosen = names[0] if sample is None else sample
     require_names("--sample", [chosen], names, attention.path, "sample")
-    if sites:
-        infos = [attention.sites[name] for name in matching_sites(sites, attention.sites, attention.path)]
-    else:
-        infos = list(attention.sites.values())
-        infos = [info for info in infos if info.has_two_kinds] or infos
-    require_heads_somewhere(attention, infos, heads)
+    between = [info.name for info in attention.sites.values() if info.has_two_kinds]
     panels = []
-    for info in infos:
-        shown = (
-            [head for head in heads or info.heads if head in info.heads] if "head" in info.dims else [None]
-        )
-        maps = [head_map(attention, info, chosen, head) for head in shown]
+    for info, own in choose_maps(attention, sites or between or ["*"], heads):
+        maps = [head_map(attention, info, chosen, head) for head in own]
         if maps:
             queries, keys = (
                 list(map(str, attention.coordinates(info.name, dim, chosen))) for dim in ("query", "key")

@@ -185,7 +185,18 @@ def read_contact_truth(
     except FormatError:
         is_table = False
     if is_table:
-        return _truth_from_table(path, prediction)
+        i, j = _pairs(read_table(path), path)
+        if prediction.whole and (j >= size).any():
+            line = 2 + int((j >= size).argmax())
+            raise BioattnError(
+                f"{path}:{line}: column {j[line - 2] + 1} does not exist, the prediction has {size:,}; both must "
+                "come from the same alignment"
+            )
+        kept = (j < size) & (j - i >= MIN_SEPARATION)
+        pairs = np.zeros((size, size), dtype=np.bool_)
+        pairs[i[kept], j[kept]] = pairs[j[kept], i[kept]] = True
+        apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+        return ContactTruth(contacts=pairs, known=apart >= MIN_SEPARATION, length=size)
     residues = read_chain(path, chain)
     if 2 * residues.num_missing_cb > len(residues):
         LOGGER.warning(
@@ -227,19 +238,3 @@ def truth_from_coordinates(cb: NDArray[np.float32]) -> ContactTruth:
     return ContactTruth(
         contacts=contacts(cb), known=known_pairs(cb), length=int((~np.isnan(cb).any(axis=-1)).sum()), cb=cb
     )
-
-
-def _truth_from_table(path: Path, prediction: ContactPrediction) -> ContactTruth:
-    i, j = _pairs(read_table(path), path)
-    size = len(prediction.letters)
-    if prediction.whole and (j >= size).any():
-        line = 2 + int((j >= size).argmax())
-        raise BioattnError(
-            f"{path}:{line}: column {j[line - 2] + 1} does not exist, the prediction has {size:,}; both must come "
-            "from the same alignment"
-        )
-    kept = (j < size) & (j - i >= MIN_SEPARATION)
-    pairs = np.zeros((size, size), dtype=np.bool_)
-    pairs[i[kept], j[kept]] = pairs[j[kept], i[kept]] = True
-    column = np.arange(size)
-    return ContactTruth(contacts=pairs, known=np.abs(column[:, None] - column) >= MIN_SEPARATION, length=size)

@@ -167,10 +167,8 @@ def draw_training(picture: TrainingPicture, width: float) -> Figure:
         kinds = {TRAINING_LOSS: 0.45, VALIDATION_LOSS: 1.0}
     handles = []
     for number, history in enumerate(histories):
-        look: dict[str, Any] = {
-            "color": style.colour_of(number),
-            "linestyle": _STYLES[number // len(style.CYCLE) % len(_STYLES)],
-        }
+        dashes = _STYLES[number // len(style.CYCLE) % len(_STYLES)]
+        look: dict[str, Any] = {"color": style.colour_of(number), "linestyle": dashes}
         handles.append(Line2D([], [], label=history.name, **look))
         steps = history.columns[time]
         for kind, alpha in kinds.items():
@@ -188,12 +186,8 @@ def draw_training(picture: TrainingPicture, width: float) -> Figure:
                 axis.plot(steps[kept], best, "o", color=style.colour_of(number), markersize=3)
     losses.set_ylabel("loss")
     colour = style.colour_of(0) if len(histories) == 1 else style.GREY
-    losses.legend(
-        handles=[
-            Line2D([], [], color=colour, alpha=alpha, label=kind.partition("_")[0])
-            for kind, alpha in kinds.items()
-        ]
-    )
+    lines = [(kind.partition("_")[0], alpha) for kind, alpha in kinds.items()]
+    losses.legend(handles=[Line2D([], [], color=colour, alpha=each, label=name) for name, each in lines])
     for axis, metric in zip(axes.flat[1:], chosen, strict=False):
         quantity, title = _NAMES.get(metric, (metric.replace("_", " "), ""))
         axis.set_ylabel(quantity)
@@ -286,20 +280,11 @@ def draw_designs(check: DesignsCheck, width: float) -> Figure:
     axis = figure.subplots()
     designs, real, *others = check.rows
     if check.guidance:
-        axis.plot(
-            [each.distance_6 for each in check.guidance],
-            [each.effect for each in check.guidance],
-            color=style.BLUE,
-            marker=".",
-            label="designs by guidance",
-        )
-        for each in check.guidance:
-            axis.annotate(
-                f"{each.guidance:g}",
-                (each.distance_6, each.effect),
-                fontsize=style.SMALL_FONT,
-                color=style.BLUE,
-            )
+        places = [(each.distance_6, each.effect) for each in check.guidance]
+        label = "designs by guidance"
+        axis.plot(*zip(*places, strict=True), color=style.BLUE, marker=".", label=label)
+        for each, place in zip(check.guidance, places, strict=True):
+            axis.annotate(f"{each.guidance:g}", place, fontsize=style.SMALL_FONT, color=style.BLUE)
     axis.plot(designs.distance_6, designs.effect, "o", color=style.BLUE, label=designs.name)
     axis.plot(real.distance_6, real.effect, "s", color=style.BLACK, label=real.name)
     for number, each in enumerate(others):

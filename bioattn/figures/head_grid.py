@@ -170,7 +170,6 @@ def effective_keys(weights: NDArray[np.float64]) -> float:
 
 
 _FOOT = 18.0
-"""Height of the colour scale in millimetres."""
 _ROBUST = 0.995
 _LONGEST_NAME = 42.0
 """Most room of a drawn name, in millimetres."""
@@ -234,12 +233,8 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
                 axis.set_axis_off()
                 continue
             panel = line[column]
-            image = axis.imshow(
-                panel.values,
-                cmap=style.DIVERGING if grid.corrected else style.SEQUENTIAL,
-                norm=norm,
-                aspect="auto",
-            )
+            colours = style.DIVERGING if grid.corrected else style.SEQUENTIAL
+            image = axis.imshow(panel.values, cmap=colours, norm=norm, aspect="auto")
             axis.spines[:].set_visible(True)
             axis.set_box_aspect(1)
             many = "" if math.isnan(panel.effective_keys) else f" ({panel.effective_keys:.0f})"
@@ -319,14 +314,7 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
     edges = grid.key_edges - (grid.zero or 0)
     mesh = None
     for axis, head in zip(cells.flat, grid.panels, strict=False):
-        mesh = axis.pcolormesh(
-            edges,
-            np.arange(rows + 1),
-            head.values,
-            **look,
-            linewidth=0,
-            rasterized=True,
-        )
+        mesh = axis.pcolormesh(edges, np.arange(rows + 1), head.values, **look, linewidth=0, rasterized=True)
         axis.spines[:].set_visible(True)
         site = f"{head.site}, " if head.site else ""
         axis.set_title(f"{site}{head.name} ({head.effective_keys:.1f})", fontsize=style.SMALL_FONT)

@@ -28,7 +28,6 @@ from bioattn.formats.meme import Motif, read_meme
 BASES = "ACGT"
 BASE_COLOURS = {"A": style.GREEN, "C": style.BLUE, "G": style.AMBER, "T": style.ORANGE}
 LETTER_WIDTH = 0.94
-"""Width of a letter as a fraction of the base's place."""
 
 
 def information_heights(

@@ -17,7 +17,7 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures import style
 from bioattn.inference.inputs import python_warnings
 from bioattn.interpret.file_kinds import MEME, MOTIF_FOLDER
-from bioattn.store.kinds import Candidate, FileKind, find_kind, recognise
+from bioattn.store.kinds import Candidate, find_kind, recognise
 from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import listed
@@ -70,7 +70,6 @@ PICTURES = {
         "bioattn.interpret.design_record:DesignsCheck.read", "curves:draw_designs", "DesignsCheck", 120
     ),
 }
-"""All pictures by the name that --kind has for them."""
 _OF_FILES = {
     "prediction": "contacts",
     "predictions": "contacts",
@@ -191,7 +190,18 @@ def _default_kind(path: Path, num_samples: int) -> str:
     if kind.name == "attention":
         with open_attention(path) as attention:
             return _of_attention(attention, num_samples)
-    known = "training" if kind.is_model else _OF_FILES.get(kind.name) or _of_content(path, kind)
+    candidate = Candidate(path)
+    known = "training" if kind.is_model else _OF_FILES.get(kind.name)
+    if known is None and kind.name == "table":
+        known = _of_columns(candidate.columns)
+    elif known is None:  # what is known of another program's JSON
+        content = candidate.json
+        content = content[0] if isinstance(content, list) and content else content
+        keys = set(content) if isinstance(content, dict) else set()
+        if keys & {"plddt", "confidenceScore"}:
+            known = "plddt"
+        elif keys & {"predicted_aligned_error", "pae", "distance"}:
+            known = "pae"
     if known is None and _BESIDE.get(kind.name) in (("attribution",), ("promoters",)):
         raise BioattnError(
             f"{path}: is {kind.title}, drawn with attention: name the attention file before it"
@@ -207,19 +217,6 @@ def _of_attention(attention: Attention, num_samples: int) -> str:
     """Of promoters the picture of one gene, where one is named, else the heatmap over genes."""
     kind = _OF_ATTENTION.get(attention.inputs, "alignment")
     return "heatmap" if kind == "attention" and num_samples != 1 else kind
-
-
-def _of_content(path: Path, kind: FileKind) -> str | None:
-    """What can be drawn of a table or of another program's JSON."""
-    candidate = Candidate(path)
-    if kind.name == "table":
-        return _of_columns(candidate.columns)
-    content = candidate.json
-    content = content[0] if isinstance(content, list) and content else content
-    keys = set(content) if isinstance(content, dict) else set()
-    if keys & {"plddt", "confidenceScore"}:
-        return "plddt"
-    return "pae" if keys & {"predicted_aligned_error", "pae", "distance"} else None
 
 
 def _of_columns(columns: Sequence[str]) -> str | None:

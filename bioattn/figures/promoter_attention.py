@@ -5,6 +5,7 @@ Shape suffixes: T treatments, L bases of the window.
 
 import logging
 import textwrap
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -77,11 +78,11 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> Figure:
         _draw_sites(axes["sites"], picture, lanes, num_lanes)
     for number, label in enumerate(labels):
         for quantity, values_TL in picture.tracks.items():
-            axis = axes[f"{quantity} {number}"]
+            axis, part_TL = axes[f"{quantity} {number}"], values_TL[:, shown.start : shown.end]
             if quantity.signed:
-                _draw_signed(axis, picture, values_TL, number, as_letters=as_letters)
+                _draw_signed(axis, picture, part_TL, number, as_letters=as_letters)
             else:
-                _draw_weights(axis, picture, values_TL, number)
+                _draw_weights(axis, picture, part_TL, number)
         _write_names(axes[f"{picture.shown_first} {number}"], picture, number, label)
     _write_units(axes, picture, room, with_legend=not as_letters)
     if "letters" in axes:
@@ -99,10 +100,9 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> Figure:
     return figure
 
 
-def _draw_weights(axis: Axes, picture: PromoterPicture, values_TL: NDArray[np.float64], number: int) -> None:
-    """Draw the attention of one treatment, or its difference from a reference."""
+def _draw_weights(axis: Axes, picture: PromoterPicture, part_TL: NDArray[np.float64], number: int) -> None:
+    """Draw the attention of one treatment over the bases in view, or its difference from a reference."""
     shown, colour = picture.shown, picture.colours[picture.treatments[number]]
-    part_TL = values_TL[:, shown.start : shown.end]
     largest = float(np.abs(part_TL).max()) or 1.0
     edges = np.arange(shown.start, shown.end + 1) + picture.offset
     axis.stairs(part_TL[number], edges, fill=True, color=colour, alpha=0.3, linewidth=0)
@@ -119,11 +119,10 @@ def _draw_weights(axis: Axes, picture: PromoterPicture, values_TL: NDArray[np.fl
 
 
 def _draw_signed(
-    axis: Axes, picture: PromoterPicture, values_TL: NDArray[np.float64], number: int, *, as_letters: bool
+    axis: Axes, picture: PromoterPicture, part_TL: NDArray[np.float64], number: int, *, as_letters: bool
 ) -> None:
     """Draw what raises one response above a line at 0, and what lowers it below; as letters of that height."""
     shown = picture.shown
-    part_TL = values_TL[:, shown.start : shown.end]
     largest = float(np.abs(part_TL).max()) or 1.0
     axis.axhline(0, color=style.BLACK, linewidth=0.4)
     if as_letters:
@@ -146,14 +145,9 @@ def _write_names(axis: Axes, picture: PromoterPicture, number: int, label: str) 
     for site in picture.sites or []:
         if site.start < shown.end and site.end > shown.start:
             acts = site.treatment == treatment
-            axis.axvspan(
-                site.start + picture.offset,
-                site.end + picture.offset,
-                color=colour if acts else style.GREY,
-                alpha=0.22 if acts else 0.12,
-                linewidth=0,
-                zorder=0,
-            )
+            shade, alpha = (colour, 0.22) if acts else (style.GREY, 0.12)
+            first, last = site.start + picture.offset, site.end + picture.offset
+            axis.axvspan(first, last, color=shade, alpha=alpha, linewidth=0, zorder=0)
     axis.set_ylabel(label, rotation=0, ha="right", va="center", color=colour)
     if picture.predictions is not None:
         value = picture.predictions[number]
@@ -282,18 +276,9 @@ def _draw_genes(axis: Axes, picture: PromoterPicture, room: float) -> None:
             axis.text(middle, 0.4, name, ha="center", va="center", fontsize=style.SMALL_FONT)
     if picture.zero is not None and shown.start <= picture.zero <= shown.end:
         axis.plot([0, 0], [0.4, 1.15], color=style.BLACK, linewidth=0.8, clip_on=False)
-        arrow = FancyArrowPatch(
-            (0, 1.15),
-            (3.5 / base, 1.15),
-            arrowstyle="-|>",
-            mutation_scale=4,
-            linewidth=0.8,
-            color=style.BLACK,
-            shrinkA=0,
-            shrinkB=0,
-            clip_on=False,
-        )
-        axis.add_patch(arrow)
+        look: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 4, "shrinkA": 0, "shrinkB": 0}
+        look |= {"linewidth": 0.8, "color": style.BLACK, "clip_on": False}
+        axis.add_patch(FancyArrowPatch((0, 1.15), (3.5 / base, 1.15), **look))
 
 
 def _arrow(start: float, end: float, tip: float, left: bool, right: bool) -> list[tuple[float, float]]:

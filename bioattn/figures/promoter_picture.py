@@ -45,8 +45,9 @@ from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
 
+P_VALUE = 1e-4
+"""Largest of a match of a motif."""
 MOST_TREATMENTS = 6
-"""Number of treatments drawn when none is named."""
 _REGION = re.compile(r"(-?\d{1,9})(?:\.\.|:|-)(-?\d{1,9})")
 _SITE_COLUMNS = ("gene_id", "motif", "start", "end", "strand")
 """Of a table that lists sites of motifs."""
@@ -92,16 +93,14 @@ class PromoterPicture:
     """The window position that the axis labels 0; None = the axis counts from the window's first base."""
     genes: list[WindowGene] | None = None
     sites: list[MotifSite] | None = None
-    """Motif sites, the most certain first."""
     method: str = ""
-    """Of attribution."""
     codes: NDArray[np.uint8] | None = None
     """(L,) bases, 4 = unknown."""
 
     def record(self) -> dict[str, Any]:
         """The figures of the run record."""
-        shown = {"treatments": self.treatments, "motif_sites": len(self.sites or [])}
-        return shown | {"quantity": str(self.shown_first)}
+        sites, quantity = len(self.sites or []), str(self.shown_first)
+        return {"treatments": self.treatments, "motif_sites": sites, "quantity": quantity}
 
     @property
     def shown_first(self) -> Quantity:
@@ -311,7 +310,7 @@ def _motif_sites(
     if table is None or not set(_SITE_COLUMNS) <= set(table.header):
         if codes is None:
             raise BioattnError(f"{path}: to look for motifs, add the promoter FASTA")
-        return scanned_sites(path, codes, composition)
+        return _scanned_sites(path, codes, composition)
     sites = []
     for line, cells in table.rows():
         row = dict(zip(table.header, cells, strict=True))
@@ -331,18 +330,15 @@ def _motif_sites(
     return list(dict.fromkeys(sites))
 
 
-def scanned_sites(
-    path: Path, codes: NDArray[np.uint8], composition: NDArray[np.float64], p_value: float = 1e-4
-) -> list[MotifSite]:
+def _scanned_sites(path: Path, codes: NDArray[np.uint8], composition: NDArray[np.float64]) -> list[MotifSite]:
     """Matches of the motifs of a file (MEME, JASPAR, TRANSFAC) in a window, best first.
 
-    codes: of the window. composition: frequencies of the bases of all promoters, (4,). A palindromic motif counts
-    once. Raises: FormatError.
+    composition: frequencies of the bases of all promoters, (4,). A palindromic motif counts once.
     """
     motifs = read_meme(path).motifs
-    hits = find_motif_hits(codes[None], motifs, background=composition, p_value=p_value)
+    hits = find_motif_hits(codes[None], motifs, background=composition, p_value=P_VALUE)
     if not len(hits):
-        LOGGER.info(f"no motif of {path} matches this promoter with p < {p_value:g}, so none is drawn")
+        LOGGER.info(f"no motif of {path} matches this promoter with p < {P_VALUE:g}, so none is drawn")
     names = {}
     for motif in motifs:
         # ARG80 rather than MA0271.1, but not a consensus that stands in place of a name.

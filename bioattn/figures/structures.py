@@ -138,9 +138,8 @@ def read_contact_picture(
         return ContactPicture(predicted)
     known = read_contact_truth(truth, predicted, chain=chain, alignment=alignment, sample=sample)
     compared = compare_contacts(predicted, known)
-    LOGGER.info(
-        f"of the {len(compared.right) + len(compared.wrong)} best pairs {len(compared.right)} are contacts"
-    )
+    right = len(compared.right)
+    LOGGER.info(f"of the {right + len(compared.wrong)} best pairs {right} are contacts")
     return ContactPicture(predicted, known)
 
 
@@ -172,7 +171,15 @@ def draw_contact_map(picture: ContactPicture, width: float) -> Figure:
         style.set_title(figure, f"{prediction.name}: predicted contacts")
     else:
         _draw_truth(axis, truth, comparison, width * 72 / 25.4 * 0.8 / len(column))
-        _draw_legend(figure, truth)
+        engine = figure.get_layout_engine()
+        assert isinstance(engine, ConstrainedLayoutEngine)
+        engine.set(h_pad=0.05)
+        near = f" (CB < {CONTACT_DISTANCE:g} Å)" if truth.cb is not None else ""
+        handles = [
+            Line2D([], [], linestyle="", marker=marker, color=colour, markersize=3, label=title.format(near))
+            for _, marker, colour, _, title in _MARKS
+        ]
+        style.bottom_legend(figure, handles, columnspacing=1.5, handletextpad=0.1, borderpad=0.3)
         figures = f"P@L {comparison.precision_l:.2f}, P@L/5 {comparison.precision_l5:.2f}"
         style.set_title(figure, f"{style.shortened(prediction.name, width / 2)}: {figures}")
     bar = figure.colorbar(image, ax=axis, location="right", shrink=0.6, aspect=25, pad=0.02)
@@ -201,27 +208,8 @@ def _draw_truth(axis: Axes, truth: ContactTruth, comparison: ContactComparison, 
             axis.fill_between(ends, low, bottom, color=style.LIGHT_GREY, alpha=0.4, linewidth=0)
     places = comparison.right[:, ::-1], comparison.right, comparison.wrong[:, ::-1], comparison.missed
     for pairs, (name, marker, colour, share, _) in zip(places, _MARKS, strict=True):
-        axis.scatter(
-            pairs[:, 0] + 1,
-            pairs[:, 1] + 1,
-            s=side**2 * share,
-            marker=marker,
-            color=colour,
-            linewidths=0.7 if marker in "x+" else 0,
-            label=name,
-        )
-
-
-def _draw_legend(figure: Figure, truth: ContactTruth) -> None:
-    distance = f" (CB < {CONTACT_DISTANCE:g} Å)" if truth.cb is not None else ""
-    engine = figure.get_layout_engine()
-    assert isinstance(engine, ConstrainedLayoutEngine)
-    engine.set(h_pad=0.05)
-    handles = [
-        Line2D([], [], linestyle="", marker=marker, color=colour, markersize=3, label=label.format(distance))
-        for _, marker, colour, _, label in _MARKS
-    ]
-    style.bottom_legend(figure, handles, columnspacing=1.5, handletextpad=0.1, borderpad=0.3)
+        look: dict[str, Any] = {"s": side**2 * share, "marker": marker, "color": colour, "label": name}
+        axis.scatter(*(pairs.T + 1), linewidths=0.7 if marker in "x+" else 0, **look)
 
 
 def expected_and_true(distances: Distances, cb: NDArray[np.float32] | None) -> NDArray[np.float64]:

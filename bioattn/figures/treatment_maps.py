@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage, optimal_leaf_ordering
@@ -159,22 +158,18 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     axis.set_xlabel(style.position_label(heatmap.zero))
     style.whole_ticks(axis.xaxis, max(3, int(width / 25)))
     if heatmap.tree is not None:
-        _draw_tree(figure.add_subplot(parts[0], label="tree", sharey=axis), heatmap)
+        tree = figure.add_subplot(parts[0], label="tree", sharey=axis)
+        branches = dendrogram(heatmap.tree, no_plot=True)
+        for height, leaf in zip(branches["dcoord"], branches["icoord"], strict=True):
+            # SciPy puts leaf i at 10 i + 5.
+            tree.plot(height, np.asarray(leaf) / 10, color=style.GREY, linewidth=0.5)
+        tree.set_xlim(tree.get_xlim()[1], 0)
+        tree.set_xticks([])
+        tree.tick_params(axis="y", length=0, labelleft=False, labelright=False)
+        tree.spines[:].set_visible(False)
     what, unit = style.HEAT_LABELS[maps.signed]
     if maps.reference is not None:
         what += f" less {described(maps.reference)}"
     place: dict[str, Any] = {"aspect": 40, "shrink": 0.6, "location": "bottom", "pad": 0.03}
     style.colour_bar(figure, mesh, axis, f"{what}, {unit}", heatmap.values_TK, **place)
     return figure
-
-
-def _draw_tree(axis: Axes, heatmap: TreatmentHeatmap) -> None:
-    assert heatmap.tree is not None
-    branches = dendrogram(heatmap.tree, no_plot=True)
-    for height, leaf in zip(branches["dcoord"], branches["icoord"], strict=True):
-        # SciPy puts leaf i at 10 i + 5.
-        axis.plot(height, np.asarray(leaf) / 10, color=style.GREY, linewidth=0.5)
-    axis.set_xlim(axis.get_xlim()[1], 0)
-    axis.set_xticks([])
-    axis.tick_params(axis="y", length=0, labelleft=False, labelright=False)
-    axis.spines[:].set_visible(False)

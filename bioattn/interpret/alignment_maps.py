@@ -46,16 +46,6 @@ def choose_sites(attention: Attention, patterns: Sequence[str] | None = None) ->
     return own or rows or list(attention.sites.values())
 
 
-def require_heads_somewhere(
-    attention: Attention, sites: Sequence[SiteInfo], heads: Sequence[int] | None
-) -> None:
-    """Raises: BioattnError for a head that none of the sites has; sites may have different numbers of heads."""
-    known = sorted({head for info in sites if "head" in info.dims for head in info.heads})
-    for head in heads or ():
-        if head not in known:
-            raise not_there("--heads", head, attention.path, "head", known)
-
-
 def choose_maps(
     attention: Attention, patterns: Sequence[str] | None, heads: Sequence[int] | None
 ) -> list[tuple[SiteInfo, list[int | None]]]:
@@ -65,16 +55,15 @@ def choose_maps(
     Raises: BioattnError for a pattern that matches no site, or a head that none of the sites has.
     """
     sites = choose_sites(attention, patterns)
-    require_heads_somewhere(attention, sites, heads)
-    return [
-        (
-            info,
-            [head for head in info.heads if heads is None or head in heads]
-            if "head" in info.dims
-            else [None],
-        )
-        for info in sites
-    ]
+    known = sorted({head for info in sites if "head" in info.dims for head in info.heads})
+    for head in heads or ():
+        if head not in known:
+            raise not_there("--heads", head, attention.path, "head", known)
+    chosen: list[tuple[SiteInfo, list[int | None]]] = []
+    for info in sites:
+        own = [head for head in info.heads if heads is None or head in heads]
+        chosen.append((info, [*own] if "head" in info.dims else [None]))
+    return chosen
 
 
 def head_map(attention: Attention, info: SiteInfo, sample: str, head: int | None) -> NDArray[np.float64]:
@@ -323,7 +312,8 @@ def paint_structure(
             ResidueLine(keys[present[i]], keys[present[j]], weight / pairs[0][2]) for i, j, weight in pairs
         ]
         for each in scripts:
-            write_script(output.with_suffix(f".{each}"), each, output, lines)
+            with text_output(output.with_suffix(f".{each}")) as file:
+                file.writelines(command + "\n" for command in SCRIPTS[each](output.name, lines))
     most = int(present[int(values.argmax())])
     return Painted(
         sample=protein.name,
@@ -398,21 +388,11 @@ class ResidueLine(NamedTuple):
     """As a share of the largest, 0..1; decides the width."""
 
 
-def write_script(path: Path, format: ScriptFormat, structure: Path, lines: Sequence[ResidueLine]) -> None:
-    """Write a script that opens `structure`, which lies in the same folder, and draws `lines`.
-
-    Commands are those of the ChimeraX user guide (open, color byattribute, pbond) and of the PyMOL reference
-    (load, spectrum, distance). ChimeraX takes its model 1, so the script is for a new session; it opens files from
-    the folder of the script, PyMOL from where it runs.
-
-    Raises: BioattnError when the script cannot be written.
-    """
-    commands = _chimerax if format is ScriptFormat.CXC else _pymol
-    with text_output(path) as file:
-        file.writelines(command + "\n" for command in commands(structure.name, lines))
-
-
 def _chimerax(structure: str, lines: Sequence[ResidueLine]) -> Iterator[str]:
+    """Commands of the ChimeraX user guide (open, color byattribute, pbond).
+
+    Its model 1 is taken, so the script is for a new session; files are opened from the folder of the script.
+    """
     yield f'open "{structure}" maxModels 1'
     yield "hide #1 atoms\nshow #1 cartoons\ncolor #1 gray"
     yield "color byattribute bfactor #1 & @@bfactor>=0 palette white:blue range 0,100"
@@ -427,6 +407,7 @@ def _chimerax_atom(key: ResidueKey) -> str:
 
 
 def _pymol(structure: str, lines: Sequence[ResidueLine]) -> Iterator[str]:
+    """Commands of the PyMOL reference (load, spectrum, distance), which opens files from where it runs."""
     yield f'load "{structure}", painted\nhide everything, painted\nshow cartoon, painted\ncolor gray70, painted'
     yield "spectrum b, white_blue, painted and b > -0.5, minimum=0, maximum=100"
     yield f"set dash_color, 0x{_LINE_COLOUR}\nset dash_gap, 0"
@@ -440,3 +421,7 @@ def _pymol_atom(key: ResidueKey) -> str:
     chain = "''" if key.chain == BLANK_CHAIN else key.chain
     residue = f"{key.number}{key.insertion_code}".replace("-", "\\-")
     return f"first (painted and chain {chain} and resi {residue} and name CA)"
+
+
+SCRIPTS = {ScriptFormat.CXC: _chimerax, ScriptFormat.PML: _pymol}
+"""Commands that open a structure, given by name, of the script's folder and draw lines."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,18 +32,14 @@ from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.inference.runner import Predictor, ResponseRunner
 from bioattn.interpret.choices import AttributionBaseline, MethodSettings
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.store.attribution import (
-    ATTRIBUTION,
-    GAP,
-    SEQUENCE,
-    VALUES,
-    attribution_file_layout,
-)
+from bioattn.store.attribution import ATTRIBUTION, GAP, SEQUENCE, VALUES, attribution_file_layout
 from bioattn.store.schema import PREDICTIONS, Block, FileLayout
 from bioattn.store.windows import window_attributes
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
+
+LOGGER = logging.getLogger("bioattn")
 
 
 class Attribution(NamedTuple):
@@ -232,23 +228,6 @@ def frozen(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-Attributor: TypeAlias = Mutagenesis | GradientInput | IntegratedGradients
-
-
-def make_attributor(predictor: Predictor, settings: MethodSettings) -> Attributor:
-    """The method of `settings`, ready to run."""
-    match settings.method:
-        case Method.ISM:
-            return Mutagenesis(predictor)
-        case Method.GRADIENT_INPUT:
-            return GradientInput(predictor)
-        case Method.INTEGRATED_GRADIENTS:
-            return IntegratedGradients(predictor, settings)
-
-
-LOGGER = logging.getLogger("bioattn")
-
-
 @dataclass(slots=True)
 class Completeness:
     """How far contributions are from what they should sum to, as blocks go by; None before the first gap."""
@@ -320,7 +299,14 @@ def attribution_work(
     Raises: BioattnError for treatments that the model cannot take.
     """
     predictor = runner.predictor(treatments)
-    attributor = make_attributor(predictor, settings)
+    attributor: Mutagenesis | GradientInput | IntegratedGradients
+    match settings.method:
+        case Method.ISM:
+            attributor = Mutagenesis(predictor)
+        case Method.GRADIENT_INPUT:
+            attributor = GradientInput(predictor)
+        case Method.INTEGRATED_GRADIENTS:
+            attributor = IntegratedGradients(predictor, settings)
     layout = attribution_file_layout(
         settings.method,
         settings.text(),
@@ -328,28 +314,28 @@ def attribution_work(
         model_sha256=runner.sha256,
         attributes=window_attributes(source.sha256, runner.length, runner.task, source.downstream),
     )
+
+    def attribute(batch: Promoters) -> Block:
+        try:
+            found = attributor(batch.codes)
+        except torch.OutOfMemoryError as error:
+            raise BioattnError(
+                f"{runner.device}: out of memory; ask for fewer --treatment at a time, or use --device cpu"
+            ) from error
+        predictions = expit(found.predictions_BT) if runner.task == "binary" else found.predictions_BT
+        arrays: dict[str, NDArray[Any]] = {SEQUENCE: batch.codes, VALUES: found.values_BTLA}
+        if found.gap_BT is not None:
+            arrays[GAP] = found.gap_BT
+        return Block(batch.samples, {ATTRIBUTION: arrays, PREDICTIONS: {"values": predictions}})
+
     work = Work(
         source=source,
         noun="promoter",
         batch_size=attributor.promoters_at_once,
-        compute=lambda batch: _attribute(attributor, runner, batch),
+        compute=attribute,
         model=runner.path,
     )
     return work, layout
-
-
-def _attribute(attributor: Attributor, runner: ResponseRunner, batch: Promoters) -> Block:
-    try:
-        found = attributor(batch.codes)
-    except torch.OutOfMemoryError as error:
-        raise BioattnError(
-            f"{runner.device}: out of memory; ask for fewer --treatment at a time, or use --device cpu"
-        ) from error
-    predictions = expit(found.predictions_BT) if runner.task == "binary" else found.predictions_BT
-    arrays: dict[str, NDArray[Any]] = {SEQUENCE: batch.codes, VALUES: found.values_BTLA}
-    if found.gap_BT is not None:
-        arrays[GAP] = found.gap_BT
-    return Block(batch.samples, {ATTRIBUTION: arrays, PREDICTIONS: {"values": predictions}})
 
 
 def _settings(predictor: Predictor, source: Promoters, settings: MethodSettings) -> dict[str, Any]:

@@ -34,13 +34,7 @@ from bioattn.interpret.alignment_maps import read_protein, require_residues, res
 from bioattn.interpret.file_kinds import REGRESSION_FORMAT
 from bioattn.io.files import json_result, text_output, write_json
 from bioattn.store.reader import Attention, SiteInfo, open_attention
-from bioattn.structures.contacts import (
-    ContactScores,
-    contact_scores,
-    contacts,
-    known_pairs,
-    mean_scores,
-)
+from bioattn.structures.contacts import ContactScores, contact_scores, contacts, known_pairs, mean_scores
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import listed
 
@@ -218,9 +212,7 @@ def mean_map(attention: Attention, sample: str) -> NDArray[np.float64]:
 
     Raises: BioattnError when the sample or `contact_sites` are not in the file.
     """
-    total_RR: NDArray[np.float64] = np.zeros(())
-    for _, _, map_RR in head_maps(attention, sample):
-        total_RR = total_RR + map_RR
+    total_RR = sum((map_RR for _, _, map_RR in head_maps(attention, sample)), np.zeros(()))
     return total_RR / sum(len(info.heads) for info in contact_sites(attention))
 
 
@@ -239,10 +231,15 @@ def fit_contacts(
     with open_attention(attention_path) as attention:
         names = [(info.name, info.heads) for info in contact_sites(attention)]
         fitted, held_out = _proteins_of(attention, dataset)
-        parts = [_examples(attention, protein) for protein in watched(progress, "reading attention", fitted)]
-        features_NF = np.concatenate([features for features, _ in parts])
-        labels_N = np.concatenate([labels for _, labels in parts])
-        del parts
+        features, labels = [], []
+        for protein in watched(progress, "reading attention", fitted):
+            seen = read_protein(attention, protein.id).columns
+            pairs = np.nonzero(np.triu(known_pairs(protein.cb))[np.ix_(seen, seen)])
+            of_heads = [map_RR[pairs].astype(np.float32) for _, _, map_RR in head_maps(attention, protein.id)]
+            features.append(np.stack(of_heads, axis=1))
+            labels.append(contacts(protein.cb)[np.ix_(seen, seen)][pairs])
+        features_NF, labels_N = np.concatenate(features), np.concatenate(labels)
+        del features
         if not labels_N.any():
             raise BioattnError(f"{dataset_path}: its training proteins have no contacts to fit on")
         # Attention weights are near 1 / R: the penalty has to see features of one size.
@@ -296,15 +293,6 @@ def _proteins_of(
             f"{', '.join(map(str, known[:5]))}"
         )
     return fitted, [protein for protein in proteins if protein.split != TRAIN]
-
-
-def _examples(attention: Attention, protein: ContactProtein) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Features (N, F) and labels (N,) of the pairs that are judged."""
-    seen = read_protein(attention, protein.id).columns
-    apart = np.triu(known_pairs(protein.cb))[np.ix_(seen, seen)]
-    pairs = np.nonzero(apart)
-    features = [map_RR[pairs].astype(np.float32) for _, _, map_RR in head_maps(attention, protein.id)]
-    return np.stack(features, axis=1), contacts(protein.cb)[np.ix_(seen, seen)][pairs]
 
 
 RR_SUFFIX = ".rr"

@@ -110,12 +110,10 @@ class ModelOracle:
                 f"--other-model {self.model.path}: reads promoters of {self.model.length:,} bases, designs have "
                 f"{data.length:,}"
             )
-        (genes, windows), (own_genes, own_windows) = (
-            (
-                {each.gene_ids[gene] for gene in each.genes_in(TRAIN)},
-                {row.tobytes() for row in _inner(each)[each.genes_in(TRAIN)]},
-            )
-            for each in (data, self.data)
+        both = data, self.data
+        genes, own_genes = ({each.gene_ids[gene] for gene in each.genes_in(TRAIN)} for each in both)
+        windows, own_windows = (
+            {row.tobytes() for row in _inner(each)[each.genes_in(TRAIN)]} for each in both
         )
         sides = [data.gene_split == TRAIN, self.data.gene_split == TRAIN]
         starts, ends = np.concatenate([_with_flanks(data), _with_flanks(self.data)], axis=1)
@@ -244,6 +242,10 @@ class Judge:
         """All measures of a set of sequences. judged_codes: others for the judge, which has seen these."""
         judged_codes = codes if judged_codes is None else judged_codes
         judged = self.effects(judged_codes, self.judge, self.train)
+        by_model: dict[str, Any] = {}
+        if self.model is not None:  # it has seen no training promoter of the writer
+            effects = self.effects(judged_codes, self.model, self.train)
+            by_model = {"effect_model": self.gain(effects), **self._by_treatment(effects, "_model")}
         reference, real = self.responders["train"], self.responders["held out"]
         number = min(len(codes), len(real))
 
@@ -258,19 +260,12 @@ class Judge:
             effect=self.gain(judged),
             effect_guide=self.gain(self.effects(codes, self.guide, self.held_out)),
             **self._by_treatment(judged, ""),
-            **self._by_model(judged_codes),
+            **by_model,
             distance_4=distance(4),
             distance_6=distance(6),
             near_training=float((nearest(codes, self.train) > self.near_limit).mean()),
             nearest_other=float(nearest(codes, codes, same=True).mean()),
         )
-
-    def _by_model(self, codes: Codes) -> dict[str, Any]:
-        """The same by the promoter model, which has seen no training promoter of the writer."""
-        if self.model is None:
-            return {}
-        effects = self.effects(codes, self.model, self.train)
-        return {"effect_model": self.gain(effects), **self._by_treatment(effects, "_model")}
 
     def _by_treatment(self, effects: Floats, suffix: str) -> dict[str, Any]:
         means, direction = effects.mean(0), self.direction
@@ -369,14 +364,6 @@ def _verdict(rows: Sequence[DesignSet], request: DesignRequest) -> tuple[str, li
     sentences = [
         f"By the held-out oracle designs for {request} gain {designs.effect:.2f} sd; real promoters "
         f"that do it gain {real.effect:.2f}.",
-        *(
-            [
-                f"By the promoter model they gain {designs.effect_model:.2f} sd, real promoters "
-                f"{real.effect_model:.2f}."
-            ]
-            if designs.effect_model is not None
-            else []
-        ),
         f"Their 6-mers lie {designs.distance_6:.2f} times as far from those of real promoters as held-out "
         + "ones do"
         + ("." if natural else ": they do not look like real promoters."),
@@ -384,6 +371,9 @@ def _verdict(rows: Sequence[DesignSet], request: DesignRequest) -> tuple[str, li
         + "held-out "
         + ("promoters are: they repeat training promoters." if copied else "promoters are."),
     ]
+    if designs.effect_model is not None:
+        by_model = f"By the promoter model they gain {designs.effect_model:.2f} sd, real promoters "
+        sentences.insert(1, f"{by_model}{real.effect_model:.2f}.")
     if gap > LARGEST_GAP:
         sentences.append(
             "Their gain by the oracle that saw the training promoters is "

@@ -40,12 +40,9 @@ class KmerOracle:
 
     def scores(self, codes_BL: Codes) -> Floats:
         """Responses (B, T), up to a constant of each treatment."""
-        return np.concatenate(
-            [
-                self.weights_FT[kmer_numbers(codes_BL[first : first + AT_ONCE], K)].sum(1)
-                for first in range(0, len(codes_BL), AT_ONCE)
-            ]
-        )
+        starts = range(0, len(codes_BL), AT_ONCE)
+        parts = (kmer_numbers(codes_BL[first : first + AT_ONCE], K) for first in starts)
+        return np.concatenate([self.weights_FT[kmers].sum(1) for kmers in parts])
 
 
 class _Kernel:
@@ -144,13 +141,13 @@ def baseline_designs(
         for word in rng.choice(len(letters), PASTED):
             place = rng.integers(row.size - K + 1)
             row[place : place + K] = letters[word]
+    climbed = _climbed(rng, drawn, objective)
+    bred = _bred(rng, chain.sample(rng, max(number, 32), train_BL.shape[1]), objective)
     return {
         f"Markov chain of order {ORDER}": drawn,
         "the same with words pasted in": pasted,
-        "hill-climbing": _climbed(rng, drawn, objective),
-        "genetic algorithm": _bred(rng, chain.sample(rng, max(number, 32), train_BL.shape[1]), objective)[
-            :number
-        ],
+        "hill-climbing": climbed,
+        "genetic algorithm": bred[:number],
     }
 
 
@@ -187,6 +184,5 @@ def _mutate(rng: np.random.Generator, codes_BL: Codes, times: int) -> None:
     rows = np.arange(len(codes_BL))
     for _ in range(times):
         place = rng.integers(codes_BL.shape[1], size=len(codes_BL))
-        codes_BL[rows, place] = (
-            codes_BL[rows, place] % UNKNOWN + rng.integers(1, 4, len(codes_BL))
-        ) % UNKNOWN
+        step = rng.integers(1, 4, len(codes_BL))
+        codes_BL[rows, place] = (codes_BL[rows, place] % UNKNOWN + step) % UNKNOWN

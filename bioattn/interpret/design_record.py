@@ -19,7 +19,6 @@ class DesignSet:
     """Of designs that were drawn for the curve."""
     name: str
     number: int
-    """How many sequences there are."""
     effect: float
     """Gain by the held-out oracle: mean over the treatments that were asked for, those to be off negative."""
     effect_guide: float

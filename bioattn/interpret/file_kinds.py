@@ -20,7 +20,6 @@ from bioattn.store.recorded_folder import RecordedFolder, without
 from bioattn.text import some
 
 STRANDS = {"+": "plus", "-": "minus"}
-"""How strands are called in names of tracks."""
 MEME, MOTIFS, TREATMENTS, EDGES, LOGOS = "motifs.meme", "motifs.tsv", "treatments.tsv", "edges.tsv", "logos"
 HEADS, PRUNING = "heads.tsv", "pruning.tsv"
 ANNDATA_FORMAT = "bioattn-anndata"
@@ -28,6 +27,7 @@ REGRESSION_FORMAT = "bioattn-contact-regression"
 SEQUENCES, GENES = "sequences.npz", "genes.tsv"
 _UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
 _LONGEST_NAME = 80
+_HEADER = ("format", "format_version", "generated_by")
 
 
 def file_stems(names: Iterable[str]) -> list[str]:
@@ -59,19 +59,8 @@ def _track_figures(record: Mapping[str, Any]) -> dict[str, Any]:
         "tracks": some(titles),
         "files": some([file["file"] for track in record["tracks"] for file in track["files"]]),
         "chromosomes": some(list(record.get("chromosomes", []))),
-        **without(record, "format", "format_version", "generated_by", "tracks", "chromosomes"),
+        **without(record, *_HEADER, "tracks", "chromosomes"),
     }
-
-
-def _motif_figures(record: Mapping[str, Any]) -> dict[str, Any]:
-    left_out = ("format", "format_version", "generated_by", "files", "sources", "settings")
-    files = some([file["file"] for file in record["files"]])
-    return {"files": files, **without(record, *left_out), **record["settings"]}
-
-
-def _array_figures(record: Mapping[str, Any]) -> dict[str, Any]:
-    left_out = ("format", "format_version", "generated_by", "sha256", "treatments")
-    return {"treatments": some(list(record.get("treatments", []))), **without(record, *left_out)}
 
 
 TRACK_FOLDER = RecordedFolder(
@@ -93,7 +82,11 @@ MOTIF_FOLDER = RecordedFolder(
     record="motifs.json",
     own_names=("motifs.meme", "motifs.tsv", "treatments.tsv", "edges.tsv", "logos/*.svg"),
     files_of=lambda record: [(file["file"], file["sha256"]) for file in record["files"]],
-    figures=_motif_figures,
+    figures=lambda record: {
+        "files": some([file["file"] for file in record["files"]]),
+        **without(record, *_HEADER, "files", "sources", "settings"),
+        **record["settings"],
+    },
     advice="export the motifs again with --force",
 )
 HEAD_FOLDER = RecordedFolder(
@@ -116,7 +109,10 @@ ARRAY_FOLDER = RecordedFolder(
     # What `file_stems` leaves of a treatment's name.
     own_names=("treatments.tsv", "genes.tsv", "*.npz"),
     files_of=lambda record: record["sha256"].items(),
-    figures=_array_figures,
+    figures=lambda record: {
+        "treatments": some(list(record.get("treatments", []))),
+        **without(record, *_HEADER, "sha256", "treatments"),
+    },
     advice="export the attribution again with --force",
 )
 
@@ -157,15 +153,10 @@ def _describe_designs(path: Path) -> dict[str, Any]:
 def _report_designs(path: Path) -> ReportInput:
     check = DesignsCheck.read(path)
     columns = ["sequences", "gain by held-out oracle", "by the guide", "6-mer distance", "near training"]
-    by_model = any(each.effect_model is not None for each in check.rows)
-    columns += ["by the promoter model"] if by_model else []
-    measures = [
-        "effect",
-        "effect_guide",
-        "distance_6",
-        "near_training",
-        *(["effect_model"] if by_model else []),
-    ]
+    measures = ["effect", "effect_guide", "distance_6", "near_training"]
+    if any(each.effect_model is not None for each in check.rows):
+        columns.append("by the promoter model")
+        measures.append("effect_model")
     rows = [
         [each.name, *(f"{getattr(each, measure):.2f}" for measure in measures)]
         for each in [*check.rows, *check.guidance]

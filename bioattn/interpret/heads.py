@@ -26,12 +26,7 @@ from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.tables import write_table
 from bioattn.inference.passes import finite_results, require_finite
-from bioattn.inference.runner import (
-    Head,
-    HeadFigures,
-    HeadScorer,
-    with_ability,
-)
+from bioattn.inference.runner import Head, HeadFigures, HeadScorer, with_ability
 from bioattn.interpret.file_kinds import HEAD_FOLDER, HEADS, PRUNING
 from bioattn.io.files import check_apart, sha256_of, write_json
 from bioattn.io.folders import atomic_folder
@@ -40,6 +35,7 @@ from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted
 
+LOGGER = logging.getLogger("bioattn")
 LOCAL = 5
 """A key at most so many places from the query is near it."""
 FIGURES = ("entropy", "distance", "local", "previous", "itself", "next", "first", "induction", "slope")
@@ -50,8 +46,6 @@ of attention to another sequence: of the mean attended place on the query's (lea
 _OFFSETS = {"previous": -1, "itself": 0, "next": 1}
 INDUCTION, MOST, UNIFORM = 0.3, 0.5, 0.97
 """Least induction, least share of attention and least entropy for a name."""
-
-
 _Sums = dict[str, dict[str, Tensor]]
 """By site and figure: sums over queries, (H,); under `queries` how many these were."""
 
@@ -75,7 +69,9 @@ class _Meter:
     ) -> None:
         weights = weights.movedim(site.dims.index("head") - len(site.dims), 0)
         has_queries = "query" in site.dims
-        same, two = _same_kind(site), _two_sequences(site)
+        same, query, key = _same_kind(site), site.axis("query"), site.axis("key")
+        # One of two sequences may follow the other.
+        two = not same and bool(query and key and query.lengths and key.lengths)
         outer = tuple(range(1, weights.dim() - (2 if has_queries else 1)))
         visible = (weights > 0).any(0)
         if has_queries:
@@ -173,14 +169,6 @@ def _same_kind(site: AttentionSite) -> bool:
     return query is not None and key is not None and query.kind == key.kind
 
 
-def _two_sequences(site: AttentionSite) -> bool:
-    """Whether queries and keys are places of two sequences, so that one may follow the other."""
-    query, key = site.axis("query"), site.axis("key")
-    return (
-        query is not None and key is not None and bool(query.lengths and key.lengths) and not _same_kind(site)
-    )
-
-
 class PruningStep(NamedTuple):
     """One step of `greedy_pruning`; the first has nothing removed."""
 
@@ -235,9 +223,6 @@ def heads_after_pruning(scorer: HeadScorer, steps: list[PruningStep], number: in
     }
 
 
-LOGGER = logging.getLogger("bioattn")
-
-
 def explain_heads(
     model_folder: Path,
     dataset: Path,
@@ -272,8 +257,13 @@ def explain_heads(
     if prune_to is not None:
         judged = with_ability(runner, "write_pruned", "be written with fewer heads", "--prune-to")
     scorer: HeadScorer = judged.head_scorer(dataset, split, progress)
-    if hasattr(scorer, "figures"):
-        _warn_of_other_data(model_folder, dataset, split, error=prune_to is not None)
+    # Only the dataset of the training says which genes the model never learned from.
+    trained_on = read_training_record(model_folder).get("dataset", {}).get("sha256")
+    if hasattr(scorer, "figures") and trained_on != sha256_of(dataset):
+        other = f"{model_folder} was not trained on {dataset}, whose {split} genes it may have learned from"
+        if prune_to is not None:
+            raise BioattnError(f"{other}; --prune-to needs the dataset of the training")
+        LOGGER.warning(other)
     importance = scorer.importance()
     over_all = {head: scorer.overall(values) for head, values in importance.items()}
     with finite_results(f"{dataset}, {split} data", model_folder):
@@ -312,20 +302,17 @@ def explain_heads(
             keep = heads_after_pruning(scorer, steps, prune_to)
             pruned = next(step.figures for step in steps if step.num_heads == prune_to)
             record["pruned"] = {"heads": dict(keep), split: _figures(pruned)}
-            test = judged.write_pruned(
-                pruned_model, model_folder, dataset, keep, record["pruned"], force=force
-            )
+            told = record["pruned"]
+            test = judged.write_pruned(pruned_model, model_folder, dataset, keep, told, force=force)
             if test is not None:
-                record["pruned"]["test_accuracy"] = {"whole": test[0], "pruned": test[1]}
+                told["test_accuracy"] = {"whole": test[0], "pruned": test[1]}
     of_items = [
         (*head, item, float(value))
         for head, values in importance.items()
         for item, value in zip(scorer.items, values, strict=True)
     ]
-    tables = {
-        HEADS: heads,
-        f"{scorer.item}s.tsv": pd.DataFrame(of_items, columns=["site", "head", scorer.item, "importance"]),
-    }
+    columns = ["site", "head", scorer.item, "importance"]
+    tables = {HEADS: heads, f"{scorer.item}s.tsv": pd.DataFrame(of_items, columns=columns)}
     if steps:
         tables[PRUNING] = pd.DataFrame(
             [(step.num_heads, *(step.removed or ("", "")), step.importance, *step.figures) for step in steps],
@@ -352,17 +339,6 @@ def explain_heads(
     if test is not None:
         said.append(f"on test genes: accuracy {test[1]:.4f}, with all heads {test[0]:.4f}")
     return said
-
-
-def _warn_of_other_data(model_folder: Path, dataset: Path, split: str, *, error: bool) -> None:
-    """Only the dataset of the training says which genes the model never learned from."""
-    known = read_training_record(model_folder).get("dataset", {}).get("sha256")
-    if known == sha256_of(dataset):
-        return
-    sentence = f"{model_folder} was not trained on {dataset}, whose {split} genes it may have learned from"
-    if error:
-        raise BioattnError(f"{sentence}; --prune-to needs the dataset of the training")
-    LOGGER.warning(sentence)
 
 
 def _figures(figures: HeadFigures) -> dict[str, float | None]:

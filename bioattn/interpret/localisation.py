@@ -49,7 +49,6 @@ from bioattn.text import listed
 
 LOGGER = logging.getLogger("bioattn")
 BLOCK_BYTES = 1 << 26
-"""Values read at a time."""
 COVERED_SHARE = 0.9
 """Planted sites end at the window's end unless the windows are not the simulated ones."""
 
@@ -142,7 +141,6 @@ class LocalisationReport:
     window_length: int
     bins: int
     quantity: str
-    """What the maps are of."""
     upsampling: Upsampling
     positives: pd.DataFrame
     """Index: treatments, then `all`; `pairs` counts pairs, the rest are means over them."""
@@ -172,7 +170,8 @@ def score_maps(
             f"{maps.path}: planted sites end at base {covered:,} of windows of {maps.window_length:,}; "
             "were the promoters prepared with another --upstream than they were simulated for?"
         )
-    scorer = _Scorer(maps, upsampling)
+    positives: dict[str, list[pd.DataFrame]] = {name: [] for name in maps.treatments}
+    negatives: dict[str, list[pd.DataFrame]] = {name: [] for name in maps.treatments}
     heads = max(len(site.heads) for site in maps.sites)
     step = max(1, BLOCK_BYTES // (4 * heads * len(maps.treatments) * len(maps.widths)))
     progress.begin("score", len(maps.samples))
@@ -181,7 +180,15 @@ def score_maps(
         low, high = np.searchsorted(sites["row"], [part.start, part.stop])
         here = sites.iloc[low:high].assign(row=sites["row"].iloc[low:high] - first)
         block = PlantedBlock(here, part.stop - part.start, maps.window_length)
-        scorer.add(block, maps.shares(maps.block(part)))
+        weights = maps.shares(maps.block(part))
+        if not np.isfinite(weights).all():
+            raise BioattnError("the maps hold values that are not finite numbers")
+        for number, treatment in enumerate(maps.treatments):
+            rows = np.asarray(block.causal(number).any(axis=1))
+            if rows.any():
+                positives[treatment].append(_positives(maps, upsampling, weights, block, number, rows))
+            if not rows.all():
+                negatives[treatment].append(_negatives(maps, weights[~rows, number], block, ~rows))
         progress.advance(part.stop - part.start)
     progress.end()
     return LocalisationReport(
@@ -190,101 +197,67 @@ def score_maps(
         bins=len(maps.widths),
         quantity=str(maps.quantity),
         upsampling=upsampling,
-        positives=_means(scorer.positives, maps.treatments),
-        negatives=_means(scorer.negatives, maps.treatments),
+        positives=_means(positives, maps.treatments),
+        negatives=_means(negatives, maps.treatments),
     )
 
 
-class _Scorer:
-    """Collects the scores of pairs."""
+def _positives(
+    maps: PromoterMaps,
+    upsampling: Upsampling,
+    weights: NDArray[np.floating],
+    block: PlantedBlock,
+    number: int,
+    rows: NDArray[np.bool_],
+) -> pd.DataFrame:
+    """Scores of a treatment in the promoters `rows` that hold a causal site of it. weights: (n, treatments, K)."""
+    own, causal = weights[rows, number].astype(np.float64), block.causal(number)[rows]
+    decoys, others = block.decoys[rows], block.planted[rows] & ~causal
+    nearest, causal_in_bin = maps.bases(own, Upsampling.NEAREST), bin_sums(causal, maps.key_edges)
+    # Sites in bases that no bin covers leave nothing to attend to; perfect attention is then uniform.
+    total = causal_in_bin.sum(axis=1, keepdims=True)
+    perfect = np.divide(causal_in_bin, total, out=np.ones_like(causal_in_bin), where=total > 0)
+    bases, ceiling = (maps.bases(each, upsampling) for each in (own, perfect))
+    holds = causal_in_bin > 0
+    chosen = np.zeros(weights[:, number].shape)
+    best = np.argsort(-own, axis=1, kind="stable")[:, :TOP_BINS]
+    chosen[np.flatnonzero(rows)[:, None], best] = 1
+    touched = block.all_touched(number, maps.bases(chosen, Upsampling.NEAREST) > 0)
+    scores = {
+        "auroc": row_auroc(bases, causal),
+        "auprc": row_average_precision(bases, causal),
+        "auroc_nearest": row_auroc(nearest, causal),
+        "auprc_nearest": row_average_precision(nearest, causal),
+        "ceiling_auroc": row_auroc(ceiling, causal),
+        "ceiling_auprc": row_average_precision(ceiling, causal),
+        "top_bin": holds[np.arange(len(own)), own.argmax(axis=1)],
+        "top_bin_chance": holds.mean(axis=1),
+        "top_5_bins": touched[rows],
+        "decoy_auroc": row_auroc(bases, causal, decoys & ~causal),
+        "planted_auroc": row_auroc(bases, causal, others),
+        **_masses(nearest, own, causal, decoys, others & ~decoys),
+        "entropy": _entropy(own),
+    }
+    count = len(maps.treatments)
+    following = [(number + step) % count for step in range(1, min(WRONG_TREATMENTS, count - 1) + 1)]
+    if following:
+        wrong = [maps.bases(weights[rows, other], upsampling) for other in following]
+        scores["wrong_auroc"] = np.mean([row_auroc(each, causal) for each in wrong], axis=0)
+        scores["wrong_auprc"] = np.mean([row_average_precision(each, causal) for each in wrong], axis=0)
+    return pd.DataFrame(scores).astype(np.float64)
 
-    def __init__(self, maps: PromoterMaps, upsampling: Upsampling) -> None:
-        self._maps, self._upsampling = maps, upsampling
-        self.positives: dict[str, list[pd.DataFrame]] = {name: [] for name in maps.treatments}
-        self.negatives: dict[str, list[pd.DataFrame]] = {name: [] for name in maps.treatments}
 
-    def add(self, block: PlantedBlock, weights: NDArray[np.floating]) -> None:
-        """Score the next promoters: weights (n, treatments, bins)."""
-        if not np.isfinite(weights).all():
-            raise BioattnError("the maps hold values that are not finite numbers")
-        for number, treatment in enumerate(self._maps.treatments):
-            causal = block.causal(number)
-            positive: NDArray[np.bool_] = np.asarray(causal.any(axis=1))
-            self._add_positives(treatment, number, weights, block, causal, positive)
-            self._add_negatives(treatment, weights[~positive, number], block, ~positive)
-
-    def _add_positives(
-        self,
-        treatment: str,
-        number: int,
-        weights: NDArray[np.floating],
-        block: PlantedBlock,
-        causal: NDArray[np.bool_],
-        rows: NDArray[np.bool_],
-    ) -> None:
-        own, causal_rows = weights[rows, number].astype(np.float64), causal[rows]
-        if not len(own):
-            return
-        decoys = block.decoys[rows]
-        others = block.planted[rows] & ~causal_rows
-        bases = self._maps.bases(own, self._upsampling)
-        nearest = self._maps.bases(own, Upsampling.NEAREST)
-        causal_in_bin = bin_sums(causal_rows, self._maps.key_edges)
-        # Sites in bases that no bin covers leave nothing to attend to; perfect attention is then uniform.
-        total = causal_in_bin.sum(axis=1, keepdims=True)
-        perfect = np.divide(causal_in_bin, total, out=np.ones_like(causal_in_bin), where=total > 0)
-        ceiling = self._maps.bases(perfect, self._upsampling)
-        holds = causal_in_bin > 0
-        top = own.argmax(axis=1)
-        chosen = np.zeros(weights[:, number].shape)
-        best = np.argsort(-own, axis=1, kind="stable")[:, :TOP_BINS]
-        chosen[np.flatnonzero(rows)[:, None], best] = 1
-        touched = block.all_touched(number, self._maps.bases(chosen, Upsampling.NEAREST) > 0)
-        scores = {
-            "auroc": row_auroc(bases, causal_rows),
-            "auprc": row_average_precision(bases, causal_rows),
-            "auroc_nearest": row_auroc(nearest, causal_rows),
-            "auprc_nearest": row_average_precision(nearest, causal_rows),
-            "ceiling_auroc": row_auroc(ceiling, causal_rows),
-            "ceiling_auprc": row_average_precision(ceiling, causal_rows),
-            "top_bin": holds[np.arange(len(own)), top],
-            "top_bin_chance": holds.mean(axis=1),
-            "top_5_bins": touched[rows],
-            "decoy_auroc": row_auroc(bases, causal_rows, decoys & ~causal_rows),
-            "planted_auroc": row_auroc(bases, causal_rows, others),
-            **_masses(nearest, own, causal_rows, decoys, others & ~decoys),
-            "entropy": _entropy(own),
-        }
-        scores.update(self._wrong_treatments(number, weights[rows], causal_rows))
-        self.positives[treatment].append(pd.DataFrame(scores).astype(np.float64))
-
-    def _wrong_treatments(
-        self, number: int, weights: NDArray[np.floating], causal: NDArray[np.bool_]
-    ) -> dict[str, NDArray[np.float64]]:
-        count = len(self._maps.treatments)
-        others = [(number + step) % count for step in range(1, min(WRONG_TREATMENTS, count - 1) + 1)]
-        if not others:
-            return {}
-        maps = [self._maps.bases(weights[:, other], self._upsampling) for other in others]
-        return {
-            "wrong_auroc": np.mean([row_auroc(bases, causal) for bases in maps], axis=0),
-            "wrong_auprc": np.mean([row_average_precision(bases, causal) for bases in maps], axis=0),
-        }
-
-    def _add_negatives(
-        self, treatment: str, own: NDArray[np.floating], block: PlantedBlock, rows: NDArray[np.bool_]
-    ) -> None:
-        if not len(own):
-            return
-        nearest = self._maps.bases(own, Upsampling.NEAREST)
-        decoys = block.decoys[rows]
-        nothing = np.zeros_like(decoys)
-        scores = {
-            **_masses(nearest, own, nothing, decoys, block.planted[rows] & ~decoys),
-            "entropy": _entropy(own),
-            "top_weight": own.max(axis=1),
-        }
-        self.negatives[treatment].append(pd.DataFrame(scores).astype(np.float64))
+def _negatives(
+    maps: PromoterMaps, own: NDArray[np.floating], block: PlantedBlock, rows: NDArray[np.bool_]
+) -> pd.DataFrame:
+    """Scores of one treatment, weights (n, K), in the promoters `rows` that hold no causal site of it."""
+    nearest, decoys = maps.bases(own, Upsampling.NEAREST), block.decoys[rows]
+    scores = {
+        **_masses(nearest, own, np.zeros_like(decoys), decoys, block.planted[rows] & ~decoys),
+        "entropy": _entropy(own),
+        "top_weight": own.max(axis=1),
+    }
+    return pd.DataFrame(scores).astype(np.float64)
 
 
 def _means(scores: dict[str, list[pd.DataFrame]], treatments: Sequence[str]) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Scoring the maps of an attention file, and its predictions, against planted truth."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,6 @@ import pandas as pd
 
 from bioattn.choices import Task
 from bioattn.errors import BioattnError
-from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.localisation import ALL, LocalisationReport, score_maps
 from bioattn.interpret.promoter_maps import attention_maps, chosen_quantity
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
@@ -29,7 +28,6 @@ def score_attention_and_predictions(
     sites: Sequence[str] = ("*",),
     value_weighted: bool = False,
     weights: bool = False,
-    upsampling: Upsampling = Upsampling.GAUSSIAN,
     progress: Progress = SILENT,
 ) -> tuple[LocalisationReport, pd.DataFrame | None]:
     """Score an attention file against a truth table, and with a dataset also the predictions it holds.
@@ -44,7 +42,7 @@ def score_attention_and_predictions(
     Raises: BioattnError when no attention site, promoter or treatment fits; FormatError for a damaged file.
     """
     sites_planted = read_truth(truth)
-    genes: set[str] | None = None
+    genes: set[str] = set()
     predictions: pd.DataFrame | None = None
     if dataset is not None:
         data = read_dataset(dataset)
@@ -58,17 +56,16 @@ def score_attention_and_predictions(
     with open_attention(attention) as file:
         quantity = chosen_quantity(weights=weights, value_weighted=value_weighted)
         maps = attention_maps(file, sites, quantity=quantity)
-        if genes is not None:
+        if genes:
             predicted = file.predictions()
-            predictions = score_predictions(predicted, responses, genes)
-            predictions["rule_share"] = rule_shares(sites_planted, predicted[predicted.index.isin(genes)])
+            predicted = predicted[predicted.index.isin(genes)]
+            predictions = score_predictions(predicted, responses)
+            predictions["rule_share"] = rule_shares(sites_planted, predicted)
             maps = maps.chosen([gene for gene in maps.genes if gene in genes])
-        return score_maps(maps, sites_planted, upsampling=upsampling, progress=progress), predictions
+        return score_maps(maps, sites_planted, progress=progress), predictions
 
 
-def score_predictions(
-    predictions: pd.DataFrame, responses: pd.DataFrame, genes: Collection[str] | None = None
-) -> pd.DataFrame:
+def score_predictions(predictions: pd.DataFrame, responses: pd.DataFrame) -> pd.DataFrame:
     """How well predictions (genes × treatments) agree with responses, per treatment and as the mean (`all`).
 
     Columns as `training.promoter.metrics.per_treatment`: those of a binary task when every response is 0, 1 or
@@ -76,9 +73,7 @@ def score_predictions(
 
     Raises: BioattnError when they have no gene or no treatment in common.
     """
-    shared = [
-        gene for gene in predictions.index if gene in responses.index and (genes is None or gene in genes)
-    ]
+    shared = [gene for gene in predictions.index if gene in responses.index]
     treatments = [name for name in predictions.columns if name in responses.columns]
     if not shared or not treatments:
         what = "gene" if not shared else "treatment"

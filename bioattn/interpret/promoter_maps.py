@@ -43,7 +43,6 @@ ALL_TREATMENTS = "all treatments"
 """The name of the one map of a model whose attention does not depend on the treatment."""
 ROWS_AT_ONCE = 1024
 READ_BYTES = 1 << 25
-"""Values read at a time."""
 SCATTERED = 8
 """Promoters less far apart in the file are read together, with those between them."""
 ATTRIBUTED_BASES = 15
@@ -103,7 +102,6 @@ class PromoterMaps:
     codes: NDArray[np.uint8] | None = None
     """(promoters, L) bases, 4 = unknown; None where they are not known."""
     method: str = ""
-    """How contributions were computed."""
     reference: str | None = None
     """The map that was subtracted: a treatment, or `mean`."""
 
@@ -235,11 +233,11 @@ class PromoterMaps:
         title = f"mean over {counted(len(numbers), 'gene')}"
         if len(numbers) == 1:
             title = GeneNames.in_samples(self.samples).shown(str(self.samples.index[numbers[0]]))
-        sites, first = [], 0
-        for site in self.sites:
-            last = first + len(site.heads)
-            sites.append(in_memory(site.name, site.heads, mean_HTK[None, first:last], shown))
-            first = last
+        ends = np.cumsum([len(site.heads) for site in self.sites])
+        sites = [
+            in_memory(site.name, site.heads, part_HTK[None], shown)
+            for site, part_HTK in zip(self.sites, np.split(mean_HTK, ends[:-1]), strict=True)
+        ]
         return replace(
             whole, sites=sites, samples=pd.DataFrame(index=[title]), treatments=shown, reference=against
         )
@@ -296,12 +294,12 @@ def maps_in_memory(
     genes: Sequence[str] | None = None,
 ) -> PromoterMaps:
     """Maps of one site and head that are in memory; the window ends with the last bin."""
-    names, number = list(treatments), len(values_BTK)
+    names = list(treatments)
     return PromoterMaps(
         quantity=quantity,
         path=Path("maps in memory"),
         sites=[in_memory(str(quantity), ["0"], values_BTK[:, None], names)],
-        samples=pd.DataFrame(index=list(genes or map(str, range(number)))),
+        samples=pd.DataFrame(index=list(genes or map(str, range(len(values_BTK))))),
         treatments=names,
         window_length=int(key_edges[-1]),
         key_edges=key_edges,

@@ -45,7 +45,6 @@ class WindowGene:
     coding: tuple[int, int] | None
     """Interval from the first to the last coding base of the representative transcript."""
     forward: bool
-    """Whether the gene has the direction of the window."""
     own: bool
 
 

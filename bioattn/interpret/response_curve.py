@@ -289,7 +289,7 @@ def response_curves(
         asked_QD = low_D + np.linspace(0, 1, settings.points)[:, None] * (high_D - low_D)
         weights_QN = kernel_weights(each.places_ND, asked_QD, width_D, linear=settings.linear)
         raw_QD = np.exp2(asked_QD) - settings.offset if settings.log else asked_QD
-        shown = {"measured": each.responses_NG[:, places] if chosen else _means(each.responses_NG)}
+        shown = {"measured": each.responses_NG[:, places] if chosen else each.responses_NG}
         if predicted is not None:
             lacking = [name for name in each.treatments if name not in predicted.treatments]
             lacking += [gene for gene in chosen if gene not in predicted.gene_ids]
@@ -297,7 +297,9 @@ def response_curves(
                 raise BioattnError(f"{predictions}: has no predictions for {quoted(lacking)}")
             values = predicted.values[:, [predicted.treatments.index(name) for name in each.treatments]].T
             own = [predicted.gene_ids.index(gene) for gene in chosen]
-            shown["predicted"] = values[:, own] if chosen else _means(values)
+            shown["predicted"] = values[:, own] if chosen else values
+        if not chosen:
+            shown = {kind: np.nanmean(values, axis=1, keepdims=True) for kind, values in shown.items()}
         curves.append(
             Curve(
                 name=each.name,
@@ -327,10 +329,6 @@ def response_curves(
         else None,
         series=curves,
     )
-
-
-def _means(responses_NG: Floats) -> Floats:
-    return np.asarray(np.nanmean(responses_NG, axis=1, keepdims=True))
 
 
 def _plain(values: Floats) -> list[list[float | None]]:

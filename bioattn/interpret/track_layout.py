@@ -148,10 +148,8 @@ class Stretch:
 def lay_out(placed: pd.DataFrame) -> list[Stretch]:
     """Make the stretches of windows as of `place_windows`, ordered by chromosome and strand."""
     ordered = placed.sort_values(["chrom", "strand", "start", "end", "sample"])
-    return [
-        _stretch(str(chrom), str(strand), windows)
-        for (chrom, strand), windows in ordered.groupby(["chrom", "strand"])
-    ]
+    groups = ordered.groupby(["chrom", "strand"])
+    return [_stretch(str(chrom), str(strand), windows) for (chrom, strand), windows in groups]
 
 
 def _stretch(chrom: str, strand: str, windows: pd.DataFrame) -> Stretch:

@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import BioattnError
-from bioattn.formats.bigwig import (
-    LONGEST_CHROMOSOME,
-    Intervals,
-    track_line,
-    write_bigwig,
-    write_intervals,
-)
+from bioattn.formats.bigwig import LONGEST_CHROMOSOME, Intervals, track_line, write_bigwig, write_intervals
 from bioattn.interpret.choices import TrackFormat, TrackSettings
 from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, file_stems
 from bioattn.interpret.promoter_maps import PromoterMaps, attention_maps, chosen_quantity
@@ -43,7 +37,6 @@ STRAND_COLOURS = {"+": (0, 114, 178), "-": (213, 94, 0)}
 LOSS_COLOUR = (120, 120, 120)
 """Below 0. Blue, vermilion and grey of Okabe and Ito (2008): told apart by everybody."""
 TABLE_PROMOTERS = 512
-"""Promoters whose rows are formatted at a time."""
 PACKING = 6
 """gzip level: 9 takes twice the time for 2 % less."""
 

@@ -112,7 +112,17 @@ def draw_heads(
     judged = []
     for number, source in enumerate(sources):
         map_RR = head_map(attention, attention.sites[source.site], sample, source.head)
-        judged.append((number, *_judged(map_RR, contact_RR, cb_R)))
+        corrected = average_product_correction(map_RR + map_RR.T)
+        agreement = precision = None
+        far = np.triu_indices(len(corrected), k=MIN_SEPARATION)
+        if contact_RR is not None and len(far[0]) > 2:
+            one, other = corrected[far], np.asarray(contact_RR, np.float64)[far]
+            if one.std() > 0 and other.std() > 0:
+                agreement = round(float(np.corrcoef(one, other)[0, 1]), 4)
+        if cb_R is not None:
+            found = contact_scores(corrected, cb_R).precision_l
+            precision = round(found, 4) if np.isfinite(found) else None
+        judged.append((number, agreement, precision))
     best_first = sorted(
         judged, key=lambda each: (-(each[2] if each[2] is not None else each[1] or 0.0), each[0])
     )
@@ -133,22 +143,6 @@ def draw_heads(
             precision=precision,
         )
     return [drawn[number] for number in sorted(drawn)]
-
-
-def _judged(
-    map_RR: NDArray[np.float64], contact_RR: NDArray[np.floating] | None, cb_R: NDArray[np.floating] | None
-) -> tuple[float | None, float | None]:
-    corrected = average_product_correction(map_RR + map_RR.T)
-    agreement = precision = None
-    far = np.triu_indices(len(corrected), k=MIN_SEPARATION)
-    if contact_RR is not None and len(far[0]) > 2:
-        one, other = corrected[far], np.asarray(contact_RR, np.float64)[far]
-        if one.std() > 0 and other.std() > 0:
-            agreement = round(float(np.corrcoef(one, other)[0, 1]), 4)
-    if cb_R is not None:
-        found = contact_scores(corrected, cb_R).precision_l
-        precision = round(found, 4) if np.isfinite(found) else None
-    return agreement, precision
 
 
 @dataclass(slots=True)
@@ -215,7 +209,9 @@ def give_truth(proteins: list[Protein], inputs: ReportInputs) -> None:
             known = dataset.protein(dataset.index(protein.id))
             protein.cb, protein.cb_source = known.cb, path.name
             if protein.alignment is None:
-                protein.alignment = _as_alignment(protein.id, known.msa)
+                names = [protein.id, *(f"row {number}" for number in range(2, len(known.msa) + 1))]
+                rows = [np.frombuffer(letters_of(row).encode(), np.uint8) for row in known.msa]
+                protein.alignment = Alignment.plain(names, np.array(rows))
     closest = [0.0] * len(proteins)
     owner: dict[int, Path] = {}
     for path in inputs.structure:
@@ -247,13 +243,6 @@ def give_truth(proteins: list[Protein], inputs: ReportInputs) -> None:
             )
 
 
-def _as_alignment(name: str, msa: NDArray[np.uint8]) -> Alignment:
-    names = [name, *(f"row {number}" for number in range(2, len(msa) + 1))]
-    return Alignment.plain(
-        names, np.array([np.frombuffer(letters_of(row).encode(), np.uint8) for row in msa])
-    )
-
-
 def _target_alone(protein: Protein) -> Alignment | None:
     """The target's row over all match columns, from the prediction or the attention."""
     distances = None if protein.prediction is None else protein.prediction.distances()
@@ -272,12 +261,16 @@ def _target_alone(protein: Protein) -> Alignment | None:
 
 MAX_PAGES = 24
 MAX_ROWS = 80
-"""Rows of an alignment that a page shows."""
 ALONE_BYTES, BESIDE_BYTES = 7_500_000, 3_000_000
 """What the pages together may take of a report on alignments alone, and of one on promoters too."""
 DISTANCE_STEP = 0.1
 """Ångström."""
 UNKNOWN, APART, TOUCHING = 0, 1, 2
+_TOLD = (
+    *("num_likely", "prediction_scores", "num_heads", "hidden_sites"),
+    *("is_alone", "mean_plddt", "trained_on"),
+)
+"""Fields of a page that findings tell of and scripts do not need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +300,6 @@ class AlignmentPage:
     hidden_sites: dict[str, int]
     """How many sites of the file have maps of another kind, which are not drawn, by the kind's name."""
     is_alone: bool
-    """Whether the target is the only row of the alignment."""
     mean_plddt: float | None
     trained_on: str | None
     """A family that the model was trained on and this protein is like."""
@@ -320,16 +312,7 @@ class AlignmentPage:
 
     def data(self) -> dict[str, Any]:
         """What the scripts of the page are given."""
-        told = (
-            "num_likely",
-            "prediction_scores",
-            "num_heads",
-            "hidden_sites",
-            "is_alone",
-            "mean_plddt",
-            "trained_on",
-        )
-        return {name: value for name, value in asdict(self).items() if name not in told}
+        return {name: value for name, value in asdict(self).items() if name not in _TOLD}
 
 
 def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[AlignmentPage], list[str]]:
@@ -385,7 +368,10 @@ def _page(protein: Protein, room: int) -> AlignmentPage:
     heads: list[DrawnHead] = []
     contact = None if contact_RR is None else pack_bytes(np.clip(contact_RR, 0, 1) * 255)
     distance = None if distance_RR is None else pack_bytes(np.clip(distance_RR / DISTANCE_STEP, 0, 255))
-    truth = None if cb_R is None else pack_bytes(_truth(cb_R))
+    truth = None
+    if cb_R is not None:
+        known_RR = np.where(known_pairs(cb_R, 0), APART, UNKNOWN)
+        truth = pack_bytes(np.where(contacts(cb_R, min_separation=1), TOUCHING, known_RR).astype(np.uint8))
     used = sum(len(text) for text in (contact, truth) if text is not None)
     if distance is not None and used + len(distance) > room / 2:
         distance = None  # of a very long protein: heads say more
@@ -437,9 +423,3 @@ def _rows(
     return [alignment.names[row] for row in order], [
         alignment.residues[row, columns].tobytes().decode("ascii") for row in order
     ]
-
-
-def _truth(cb: NDArray[np.floating]) -> NDArray[np.uint8]:
-    present = known_pairs(cb, 0)
-    touching = contacts(cb, min_separation=1)
-    return np.where(touching, TOUCHING, np.where(present, APART, UNKNOWN)).astype(np.uint8)

@@ -96,7 +96,7 @@ def collect_report(
     motifs = None if inputs.motif_export is None else read_motif_export(inputs.motif_export)
     check = None if inputs.check is None else read_check(inputs.check)
     _require_one_model(inputs, motifs, check)
-    predictions = _predictions(inputs)
+    predictions = None if inputs.predictions_table is None else _predictions(inputs.predictions_table)
     code, quick = (str(record.get("evaluation", {}).get(name, "")) for name in ("verdict", "check"))
     browser = None
     hidden: list[str] = []
@@ -215,11 +215,8 @@ def _require_one_model(inputs: ReportInputs, motifs: MotifResults | None, check:
             )
 
 
-def _predictions(inputs: ReportInputs) -> pd.DataFrame | None:
-    """The table of `run promoter`; None without one. Raises: FormatError when it is none."""
-    path = inputs.predictions_table
-    if path is None:
-        return None
+def _predictions(path: Path) -> pd.DataFrame:
+    """The table of `run promoter`. Raises: FormatError when it is none."""
     try:
         # Written without quotes: a quote belongs to a name.
         table = pd.read_csv(
@@ -233,18 +230,8 @@ def _predictions(inputs: ReportInputs) -> pd.DataFrame | None:
 
 
 _SHOWN_SETTINGS = (
-    "conditioning",
-    "stem",
-    "readout",
-    "treatment_encoder",
-    "attention_query",
-    "attention_score",
-    "num_heads",
-    "hops",
-    "pool",
-    "kernel",
-    "position_bias",
-    "sink",
+    *("conditioning", "stem", "readout", "treatment_encoder", "attention_query", "attention_score"),
+    *("num_heads", "hops", "pool", "kernel", "position_bias", "sink"),
 )
 _SHOWN_TRAINING = ("seed", "epochs", "batch_size", "learning_rate")
 

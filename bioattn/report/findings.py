@@ -26,7 +26,6 @@ Tone = Literal["good", "bad", "open", "plain"]
 ALIKE, APART = 0.95, 0.8
 """Median correlation of treatments' maps from which on they are called alike, and below which different."""
 FIGURE_TITLES = {"P@L": "precision of the L likeliest contacts"}
-"""Figures of training records in words."""
 CLEAR_GAIN = 0.02
 """A smaller difference from the best simple model is called none unless the interval says otherwise."""
 
@@ -39,7 +38,6 @@ class Finding:
     text: str
     tone: Tone = "plain"
     leads: bool = False
-    """Whether it is one of those that stand first on the page."""
 
 
 def questions(

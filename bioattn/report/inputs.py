@@ -1,9 +1,8 @@
 """What a report is given: each file or folder is recognised by its content, and they must belong together."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.store.kinds import Candidate, ReportInput, ResultTable, find_kind, recognise
@@ -28,6 +27,11 @@ _TITLES = {
     "results": "result",
 }
 """Slots of inputs, in words."""
+_SILENT = (
+    *("attribution", "motifs", "predictions_table", "promoters"),
+    *("alignment", "structure", "contact_dataset"),
+)
+"""Slots of inputs that say nothing alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +95,7 @@ def recognise_inputs(
         _add(found, motifs, given_motifs)
     if annotation is not None:
         found.sources.append(Source(annotation.name, "annotation"))
-    silent = (
-        "attribution",
-        "motifs",
-        "predictions_table",
-        "promoters",
-        "alignment",
-        "structure",
-        "contact_dataset",
-    )
-    if not any(getattr(found, slot) for slot in _TITLES if slot not in silent):
+    if not any(getattr(found, slot) for slot in _TITLES if slot not in _SILENT):
         raise BioattnError(
             "nothing to report on: give a model folder, a dataset, an attention file, a check, a folder of "
             "`export motifs` or one of `run evoformer`"
@@ -118,31 +113,21 @@ def _add(found: ReportInputs, path: Path, given: ReportInput) -> None:
         setattr(found, given.slot, path)
     if given.table is not None:
         found.tables.append(given.table)
-    label = path.name or path.resolve().name
-    found.sources.append(Source(label, title, tuple(_shown(given.figures))))
-
-
-_SHOWN = (
-    "generated_by",
-    "model_sha256",
-    "sha256",
-    "input_sha256",
-    "genes",
-    "promoters",
-    "motifs",
-    "rows",
-    "columns",
-)
-
-
-def _shown(figures: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    figures = []
     for name in _SHOWN:
-        value = figures.get(name)
+        value = given.figures.get(name)
         if isinstance(value, bool) or not isinstance(value, int | str):
             continue
         text = f"{value:,}" if isinstance(value, int) else value
         label = "weights" if name in ("sha256", "model_sha256") else name.replace("_sha256", "")
-        yield label.replace("_", " "), text[:16] + "…" if "sha256" in name else text
+        figures.append((label.replace("_", " "), text[:16] + "…" if "sha256" in name else text))
+    found.sources.append(Source(path.name or path.resolve().name, title, tuple(figures)))
+
+
+_SHOWN = (
+    *("generated_by", "model_sha256", "sha256", "input_sha256"),
+    *("genes", "promoters", "motifs", "rows", "columns"),
+)
 
 
 def _given(path: Path) -> list[tuple[Path, ReportInput]]:

@@ -157,7 +157,6 @@ def section_file(section: str) -> str:
 
 
 FILES = frozenset({VERSIONS_FILE, *(section_file(section) for section in SECTIONS)})
-"""All names a folder may hold."""
 
 
 def write_multiqc(inputs: Sequence[Path], output: Path, sample: str | None = None) -> list[str]:

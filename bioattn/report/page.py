@@ -74,13 +74,11 @@ class Curves(NamedTuple):
 
     height: float
     floor: float
-    """Where the axis lies."""
     rows: list[Tick]
     columns: list[Tick]
     lines: list[tuple[str, str, float, float]]
     """Path, name, and where the name stands."""
     mark: float | None
-    """Where a vertical line stands."""
     x_title: str
     y_title: str
 
@@ -100,7 +98,13 @@ def curves(
     x_low, x_high, y_low, y_high = min(xs), max(xs), min(ys), max(ys)
     pad = (y_high - y_low or abs(y_high) or 1.0) * 0.06
     y_low, y_high = y_low - pad, y_high + pad
-    places = _legend_places([name for name, _ in series])
+    places, x_next, row = [], LEFT, 0
+    for name, _ in series:
+        needed = 40 + 8.5 * len(name)
+        if x_next > LEFT and x_next + needed > WIDTH:
+            x_next, row = LEFT, row + 1
+        places.append((x_next, row))
+        x_next += needed
     bottom = 46.0 + 18 * (1 + places[-1][1])
     floor = 208.0
     x_scale = (WIDTH - LEFT - RIGHT) / ((x_high - x_low) or 1)
@@ -130,17 +134,6 @@ def curves(
         x_title=x_title,
         y_title=y_title,
     )
-
-
-def _legend_places(names: Sequence[str]) -> list[tuple[float, int]]:
-    places, x, row = [], LEFT, 0
-    for name in names:
-        needed = 40 + 8.5 * len(name)
-        if x > LEFT and x + needed > WIDTH:
-            x, row = LEFT, row + 1
-        places.append((x, row))
-        x += needed
-    return places
 
 
 class Strip(NamedTuple):
@@ -206,13 +199,11 @@ class ContactSquares(NamedTuple):
 
     pairs: list[tuple[int, int]]
     right: int
-    """How many of them touch in the structure."""
     squares: list[tuple[float, float, str, str]]
     """Left, top, class and text."""
     side: str
     ticks: list[tuple[float, int]]
     apart: int
-    """Least distance of a pair."""
 
 
 def contact_squares(page: AlignmentPage) -> ContactSquares:
@@ -392,18 +383,13 @@ def training_charts(
                 groups.setdefault(title, []).append((column.replace("_", " "), points))
         for title, series in groups.items():
             shown = SHOWN_METRICS.get(title, title)
-            mark = history.best if _is_best(history, title) else None
+            mark, values = None, history.columns.get(f"validation_{title}")
+            # Where the weights that were kept are the best of the curve that is drawn.
+            if values is not None and not np.isnan(values).all():
+                best = np.nanargmin(values) if title == "loss" else np.nanargmax(values)
+                mark = history.best if history.steps[int(best)] == history.best else None
             chart = curves(series, x_title=history.time, mark=mark)
             yield chart, f"{shown} while training {name}", f"{name}: {shown}."
-
-
-def _is_best(history: TrainingHistory, title: str) -> bool:
-    """Whether the weights that were kept are the best of the curve that is drawn."""
-    values = history.columns.get(f"validation_{title}")
-    if values is None or history.best is None or np.isnan(values).all():
-        return False
-    best = np.nanargmin(values) if title == "loss" else np.nanargmax(values)
-    return history.steps[int(best)] == history.best
 
 
 def _check_curves(curve: Curve) -> Curves | None:
@@ -466,33 +452,42 @@ def _environment() -> Environment:
 
 
 def write_page(path: Path, report: Report) -> None:
-    """Write the page whole or not at all. Raises: BioattnError when the file cannot be written."""
-    text = render_page(report)
-    with text_output(path) as file:
-        file.write(text)
+    """Write the page whole or not at all; the same report gives the same bytes.
 
-
-def render_page(report: Report) -> str:
-    """The page: the same report gives the same text."""
+    Raises: BioattnError when the file cannot be written.
+    """
     data = {
         "promoters": None if report.browser is None else _promoters(report.browser),
         "similarity": None if report.browser is None else _similarity(report.browser),
         "alignments": [page.data() for page in report.pages],
     }
-    style, script = _resource("report.css"), "\n".join(_resource(name) for name in SCRIPTS)
-    return (
+    style, *scripts = (
+        (files("bioattn.report") / "templates" / name).read_text(encoding="utf-8")
+        for name in ("report.css", *SCRIPTS)
+    )
+    script = "\n".join(scripts)
+    digests = [hashlib.sha256(text.encode()).digest() for text in (script, style)]
+    script_digest, style_digest = (base64.b64encode(digest).decode() for digest in digests)
+    # Nothing is loaded, sent or embedded; of styles and scripts those with these digests alone are used.
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{script_digest}'; style-src 'sha256-{style_digest}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    text = (
         _environment()
         .get_template("page.html")
         .render(
             report=report,
             sections=sections(report),
-            policy=_policy(style, script),
+            policy=policy,
             generator=f"bioattn {__version__}",
             style=Markup(style),
             script=Markup(script),
             data=data_block("report-data", data),
         )
     )
+    with text_output(path) as file:
+        file.write(text)
 
 
 def data_block(identifier: str, content: Any) -> Markup:
@@ -501,17 +496,3 @@ def data_block(identifier: str, content: Any) -> Markup:
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup('<script type="application/json" id="{}">{}</script>').format(identifier, Markup(text))
-
-
-def _policy(style: str, script: str) -> str:
-    """Nothing is loaded, sent or embedded; of styles and scripts those with these digests alone are used."""
-    digests = [hashlib.sha256(text.encode()).digest() for text in (script, style)]
-    script_digest, style_digest = (base64.b64encode(digest).decode() for digest in digests)
-    return (
-        f"default-src 'none'; script-src 'sha256-{script_digest}'; style-src 'sha256-{style_digest}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _resource(name: str) -> str:
-    return (files("bioattn.report") / "templates" / name).read_text(encoding="utf-8")

@@ -30,7 +30,6 @@ from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress
 
 BLOCK_BYTES = 24_000_000
-"""Weights held at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +134,13 @@ class SiteSums:
 
     def summary(self, maps: PromoterMaps, treatments: Sequence[str] | None) -> SiteSummary:
         """The summary of the maps whose blocks were added, for these treatments."""
-        similarity_TT, specific_TT, between_share = self._similarity()
+        profile_TK = self.profile_THK.mean(axis=1) / self.number
+        mean_T = profile_TK.mean(axis=1)
+        per_value = self.products_TT / self.number / profile_TK.shape[1]
+        whole = np.trace(self.products_TT) / self.number / len(profile_TK) - float(
+            np.square(profile_TK).sum() / len(profile_TK)
+        )
+        shared = self.shared_square / self.number - float(np.square(profile_TK.mean(axis=0)).sum())
         return SiteSummary(
             name=str(maps.quantity) if maps.signed else maps.sites[0].name,
             quantity=maps.quantity,
@@ -145,25 +150,11 @@ class SiteSums:
             receptive_field=maps.receptive_field,
             profile_THK=self.profile_THK / self.number,
             effective_bins_TH=self.effective_TH / self.number,
-            similarity_TT=similarity_TT,
-            specific_similarity_TT=specific_TT,
-            between_share=between_share,
+            similarity_TT=_correlation(per_value - np.outer(mean_T, mean_T)),
+            specific_similarity_TT=_correlation(per_value - profile_TK @ profile_TK.T / profile_TK.shape[1]),
+            # 1 − (variance of the maps' mean over treatments) / (mean variance of the maps).
+            between_share=float(np.clip(1 - shared / whole, 0, 1)) if whole > 1e-12 else 0.0,
         )
-
-    def _similarity(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Correlations of the maps, as they are and less their mean over promoters; and 1 − (variance of the maps'
-        mean over treatments) / (mean variance of the maps)."""
-        profile_TK = self.profile_THK.mean(axis=1) / self.number
-        mean_T = profile_TK.mean(axis=1)
-        per_value = self.products_TT / self.number / profile_TK.shape[1]
-        centred = per_value - np.outer(mean_T, mean_T)
-        specific = per_value - profile_TK @ profile_TK.T / profile_TK.shape[1]
-        whole = np.trace(self.products_TT) / self.number / len(profile_TK) - float(
-            np.square(profile_TK).sum() / len(profile_TK)
-        )
-        shared = self.shared_square / self.number - float(np.square(profile_TK.mean(axis=0)).sum())
-        between = float(np.clip(1 - shared / whole, 0, 1)) if whole > 1e-12 else 0.0
-        return _correlation(centred), _correlation(specific), between
 
 
 def _correlation(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -278,7 +269,6 @@ def ranked_genes(specific: NDArray[np.float64], unseen: NDArray[np.bool_]) -> li
 ALONE_BYTES, BESIDE_BYTES = 7_000_000, 5_000_000
 """What the promoters shown in full may take of a page that is theirs alone, and of one that shows proteins too."""
 KEPT_BYTES = 64_000_000
-"""Candidates held in memory while the file is read."""
 _SMALLEST_RATIO = 0.25
 """Of packed maps to what they hold, as base64; what decides how many candidates are held."""
 

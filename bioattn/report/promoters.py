@@ -70,7 +70,6 @@ class LeadPromoter:
     zero: int
     """The window position that the axis labels 0."""
     signed: bool
-    """Whether the tracks are contributions."""
     tracks: list[LeadTrack]
     best: int
     """The track of the most specific response."""
@@ -113,31 +112,20 @@ class LeadPromoter:
             steps.append(f"L{left} {42 - float(weight) / largest * 40:.1f}H{right}")
         return "".join(steps) + "V44"
 
-    def bars(self, track: LeadTrack) -> dict[str, str]:
-        """Contributions as bars up and down from 22, 20 long for the largest of all tracks."""
-        return _bars(track.values_K, [each.values_K for each in self.tracks], self.key_edges, 22, 20)
+    def bars(self, track: LeadTrack, *, attribution: bool = False) -> dict[str, str]:
+        """SVG paths of what raises and what lowers the response, as bars up and down.
 
-    def attribution_bars(self, track: LeadTrack) -> dict[str, str]:
-        """Attribution as bars up and down from 14, 13 long for the largest of all tracks."""
-        known = [each.attribution_L for each in self.tracks if each.attribution_L is not None]
-        assert track.attribution_L is not None
-        return _bars(track.attribution_L, known, np.arange(self.length + 1), 14, 13)
-
-
-def _bars(
-    values: NDArray[np.float64],
-    every: Sequence[NDArray[np.float64]],
-    edges: NDArray[np.int64],
-    zero: int,
-    reach: int,
-) -> dict[str, str]:
-    """SVG paths of what raises and what lowers the response; `reach` long for the largest of `every`."""
-    most = max(float(np.abs(each).max()) for each in every) or 1.0
-    bars = {"up": "", "down": ""}
-    for start, end, value in zip(edges[:-1], edges[1:], values, strict=True):
-        tall = float(value) / most * reach
-        bars["up" if value > 0 else "down"] += f"M{start} {zero}v{-tall:.1f}H{end}v{tall:.1f}Z"
-    return bars
+        Those of contributions begin at 22 and are 20 long for the largest of all tracks, of attribution 14 and 13.
+        """
+        name, zero, reach = ("attribution_L", 14, 13) if attribution else ("values_K", 22, 20)
+        edges = np.arange(self.length + 1) if attribution else self.key_edges
+        every = [getattr(each, name) for each in self.tracks]
+        most = max(float(np.abs(each).max()) for each in every if each is not None) or 1.0
+        bars = {"up": "", "down": ""}
+        for start, end, value in zip(edges[:-1], edges[1:], getattr(track, name), strict=True):
+            tall = float(value) / most * reach
+            bars["up" if value > 0 else "down"] += f"M{start} {zero}v{-tall:.1f}H{end}v{tall:.1f}Z"
+        return bars
 
 
 MAX_HITS = 80
@@ -312,7 +300,6 @@ class BrowserGene:
     attended: list[tuple[int, str, int, int]]
     """Number of the treatment, motif, start and end in window positions."""
     attributed: bool
-    """Whether `maps` ends with attribution."""
     maps: str
 
 
@@ -341,7 +328,6 @@ class PromoterBrowser:
     sites: list[SiteSummary]
     genes: list[BrowserGene]
     lines: list[GeneLine]
-    """All promoters of the file."""
     lead: LeadPromoter
     chosen_by: str
     absent: list[str]
@@ -472,12 +458,7 @@ def collect_browser(
         ),
         absent=absent,
         chosen_by=_chosen_by(
-            len(shown),
-            len(ids),
-            measured=context.measured_GT is not None,
-            held_out=bool(unseen.any()),
-            attribution=bool(explained),
-            asked=len(wanted),
+            context, len(shown), held_out=bool(unseen.any()), attribution=bool(explained), asked=len(wanted)
         ),
         attribution=None if attribution is None else {"method": attribution.method, "treatments": attributed},
         prediction_similarity_TT=_similarity(context.predicted_GT),
@@ -572,9 +553,8 @@ def _similarity(values_GT: NDArray[np.float64]) -> NDArray[np.float64] | None:
     return found
 
 
-def _chosen_by(
-    shown: int, total: int, *, measured: bool, held_out: bool, attribution: bool, asked: int
-) -> str:
+def _chosen_by(context: PromoterContext, shown: int, *, held_out: bool, attribution: bool, asked: int) -> str:
+    total, measured = len(context.ids), context.measured_GT is not None
     if shown == total:
         return f"All {total:,} promoters are in this page."
     words = (

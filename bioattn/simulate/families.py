@@ -337,7 +337,6 @@ class SimulatedFamily:
     structure: str
     """One letter per column: H, E or C for generated folds, `-` where the fold was given."""
     model: PottsModel
-    """What it was drawn from."""
 
 
 DEPTHS = (300, 1500)

@@ -41,7 +41,6 @@ class Genome(NamedTuple):
     """Chromosomes and the genes on them."""
 
     chromosomes: dict[str, NDArray[np.uint8]]
-    """Sequence codes by name."""
     genes: list[PlacedGene]
     """In the order of the promoters, which is the order along the chromosomes."""
 

@@ -23,7 +23,6 @@ class MarkovBackground:
     """A Markov chain over the bases of DNA."""
 
     name: str
-    """How reports call it."""
     order: int
     """Bases the next one depends on."""
     transitions: tuple[tuple[float, float, float, float], ...]

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from Bio.Data.IUPACData import protein_letters_1to3
 from Bio.PDB.PDBParser import PDBParser
 
 from bioattn.formats.structure_file import ResidueKey
-from bioattn.interpret.alignment_maps import ResidueLine, paint_structure, write_script
+from bioattn.interpret.alignment_maps import SCRIPTS, ResidueLine, paint_structure
 from bioattn.interpret.choices import ScriptFormat
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.models.language.config import Shape
@@ -163,11 +162,10 @@ def test_lines_of_the_scripts_by_plain_loops(attention, weights, structure, tmp_
     assert len(record["outputs"]) == 3
 
 
-def test_residues_that_the_programs_spell_in_their_own_way(tmp_path):
+def test_residues_that_the_programs_spell_in_their_own_way():
     ends = ResidueKey("_", -5, ""), ResidueKey("B", 7, "")
     for format in ScriptFormat:
-        write_script(tmp_path / "x", format, Path("a b.cif"), [ResidueLine(*ends, 1.0)])
-        text = (tmp_path / "x").read_text()
+        text = "\n".join(SCRIPTS[format]("a b.cif", [ResidueLine(*ends, 1.0)]))
         assert '"a b.cif"' in text
         first = "#1:-5@CA #1/B:7@CA " if format == "cxc" else "chain '' and resi \\-5 and name CA"
         assert first in text

@@ -33,7 +33,6 @@ from bioattn.promoters.homology import distinct_values
 MAX_GAP = 11
 TRIPLETS = 64
 MIN_SEQLETS = 8
-"""A word in fewer seqlets is not looked at."""
 _COMPLEMENT = np.arange(TRIPLETS)
 _COMPLEMENT = (3 - _COMPLEMENT % 4) * 16 + (3 - _COMPLEMENT // 4 % 4) * 4 + (3 - _COMPLEMENT // 16)
 """The reverse complement of each triplet, numbered with the first base highest."""
@@ -139,7 +138,6 @@ class FoundMotif:
     """(K, 4)."""
     seqlets: int
     share: float
-    """Of the seqlets."""
     control_share: float
     log_p: float
     """Natural logarithm of the p-value of the difference (hypergeometric, times thresholds tried)."""
@@ -169,11 +167,8 @@ def discover_motifs(
     motifs: list[FoundMotif] = []
     while len(motifs) < max_motifs and len(codes):
         seeds = enriched_words(codes[:, core], controls[:, core], SEEDS_TRIED)
-        grown = [
-            _grown(codes, controls, log_prior, seed, background)
-            for seed in seeds
-            if seed.log_p < np.log(LEVEL)
-        ]
+        sure = [seed for seed in seeds if seed.log_p < np.log(LEVEL)]
+        grown = [_grown(codes, controls, log_prior, seed, background) for seed in sure]
         fit = [motif for motif in grown if motif is not None and motif.log_p < np.log(LEVEL)]
         if not fit:
             break
@@ -193,7 +188,11 @@ def _grown(
     background: NDArray[np.float64],
 ) -> FoundMotif | None:
     """The motif that a word grows into; None when it is too short or vague."""
-    matrix = _seed_matrix(seed, background)
+    matrix = np.tile(background, (6 + seed.gap + 2 * FLANK, 1))
+    for number, base in enumerate(seed.bases):
+        place = FLANK + number + (seed.gap if number > 2 else 0)
+        matrix[place] *= 1 - SEED_SHARE
+        matrix[place, base] += SEED_SHARE
     best: FoundMotif | None = None
     for _ in range(MAX_ROUNDS):
         log_odds = _log_odds(matrix, background)
@@ -204,28 +203,15 @@ def _grown(
             break
         best = candidate
         chosen = sites[here >= candidate.threshold]
-        counts = (
-            np.stack([(chosen == base).sum(axis=0) for base in range(4)], axis=1) + PSEUDO_SITES * background
-        )
+        counts = np.stack([(chosen == base).sum(axis=0) for base in range(4)], axis=1)
+        counts = counts + PSEUDO_SITES * background
         matrix = counts / counts.sum(axis=1, keepdims=True)
-    if best is None:
-        return None
-    trimmed = trim_vague_ends(best.probabilities)
+    trimmed = None if best is None else trim_vague_ends(best.probabilities)
     if trimmed is None:
         return None
     log_odds = _log_odds(trimmed, background)
-    return _enrichment(
-        trimmed, _best_sites(codes, log_odds, log_prior)[0], _best_sites(controls, log_odds, None)[0]
-    )
-
-
-def _seed_matrix(seed: Seed, background: NDArray[np.float64]) -> NDArray[np.float64]:
-    matrix = np.tile(background, (6 + seed.gap + 2 * FLANK, 1))
-    places = [FLANK + place + (seed.gap if place > 2 else 0) for place in range(6)]
-    for place, base in zip(places, seed.bases, strict=True):
-        matrix[place] = (1 - SEED_SHARE) * background
-        matrix[place, base] += SEED_SHARE
-    return matrix
+    here, there = _best_sites(codes, log_odds, log_prior), _best_sites(controls, log_odds, None)
+    return _enrichment(trimmed, here[0], there[0])
 
 
 def trim_vague_ends(

@@ -32,12 +32,13 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.meme import Motif, MotifDatabase
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import is_missing, open_table, refuse_duplicate_columns
-from bioattn.interpret.choices import MatchBy
+from bioattn.interpret.choices import KnownMotifSettings, MatchBy
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.interpret.position_maps import covered_bases, running_sums
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, quoted
 
+LOGGER = logging.getLogger("bioattn")
 EXACT = 10**9
 """Sites said to be behind a consensus: so many that nothing is added to its counts."""
 TELLING_BITS = 0.05
@@ -120,11 +121,8 @@ def find_sites(
 
 def union(sets: Sequence[SiteSet]) -> SiteSet:
     """Join the sites of several motifs that stand for one; a place and width found twice counts once."""
-    return _merged(
-        np.concatenate([each.rows for each in sets]),
-        np.concatenate([each.starts for each in sets]),
-        np.concatenate([each.widths for each in sets]),
-    )
+    fields = ("rows", "starts", "widths")
+    return _merged(*(np.concatenate([getattr(each, name) for each in sets]) for name in fields))
 
 
 def _merged(rows: NDArray[np.int64], starts: NDArray[np.int64], widths: NDArray[np.int64]) -> SiteSet:
@@ -153,7 +151,15 @@ def shuffled_columns(
         for _ in range(TRIES * number):
             if len(versions) == number:
                 break
-            draws = {width: _draw(width, rng, at_will=at_will) for width in widths}
+            # Sort keys of the positions, and the columns read as A, C, G, T at each, (width, 4).
+            draws: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
+            for width in widths:
+                keys = rng.random(width)
+                if at_will:
+                    bases = np.argsort(rng.random((width, 4)), axis=1)
+                else:
+                    bases = np.array(_COMPLEMENTS)[rng.integers(len(_COMPLEMENTS), size=width)]
+                draws[width] = keys, bases
             version = []
             for matrix, moves in zip(matrices, telling, strict=True):
                 keys, bases = draws[len(matrix)]
@@ -176,23 +182,11 @@ def telling_positions(
     return np.asarray((probabilities * np.log2(odds)).sum(axis=1) >= TELLING_BITS)
 
 
-def _draw(
-    width: int, rng: np.random.Generator, *, at_will: bool
-) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Sort keys of the positions, and the columns read as A, C, G, T at each, (width, 4)."""
-    keys = rng.random(width)
-    if at_will:
-        return keys, np.argsort(rng.random((width, 4)), axis=1)
-    return keys, np.array(_COMPLEMENTS)[rng.integers(len(_COMPLEMENTS), size=width)]
-
-
 def _signature(matrix: NDArray[Any]) -> bytes:
     """The same for a matrix and its reverse complement."""
     rounded = np.round(matrix.astype(np.float64), 2) + 0.0
     return min(rounded.tobytes(), np.ascontiguousarray(rounded[::-1, ::-1]).tobytes())
 
-
-LOGGER = logging.getLogger("bioattn")
 
 Direction = Literal["up", "down", "either", "none"]
 DIRECTIONS: tuple[Direction, ...] = ("up", "down", "either", "none")
@@ -324,20 +318,16 @@ def locate(
     pairs: Sequence[ExpectedPair],
     codes: NDArray[np.uint8],
     database: MotifDatabase | None,
-    *,
-    match_by: MatchBy,
-    num_shuffled: int,
-    p_value: float,
-    seed: int,
+    settings: KnownMotifSettings,
     progress: Progress = SILENT,
 ) -> list[ExpectedSites]:
     """Find the sites of each pair; pairs of one motif share them. codes: (promoters, L); all-N rows are left out.
 
     Raises: BioattnError when a pair names matrices that the database lacks, or needs one and none is given.
     """
-    background = base_composition(codes)
+    background, num_shuffled = base_composition(codes), settings.num_shuffled
     matrices = {motif.name: motif for motif in (database.motifs if database else [])}
-    matched = [_matched(pair, match_by, matrices, background) for pair in pairs]
+    matched = [_matched(pair, settings.match_by, matrices, background) for pair in pairs]
     # Pairs of the same matrices or consensus and the same least number of sites share their sites.
     keys = [
         (motifs[0].name, motifs[0].sites == EXACT, pair.least_sites)
@@ -349,13 +339,22 @@ def locate(
     for pair, motifs, key in zip(pairs, matched, watched_keys, strict=True):
         if key in sites_of:
             continue
-        rng = np.random.default_rng([seed, len(sites_of)])
-        limit = 0.0 if key[1] else p_value
+        rng = np.random.default_rng([settings.seed, len(sites_of)])
+        limit = 0.0 if key[1] else settings.p_value
         found = _locate(motifs, codes[rows], background, pair.least_sites, num_shuffled, limit, rng)
         sites_of[key] = replace(
             found, sites=found.sites.of(rows), shuffled=[sites.of(rows) for sites in found.shuffled]
         )
-        _warn_of_few(pair, sites_of[key], num_shuffled)
+        title, promoters = f"{pair.factor} ({found.matched_by})", found.sites.promoters
+        if promoters < LEAST_PROMOTERS:
+            LOGGER.warning(
+                f"{title}: sites in {counted(promoters, 'promoter')}, fewer than {LEAST_PROMOTERS}; not scored"
+            )
+        elif len(found.shuffled) < num_shuffled:
+            LOGGER.warning(
+                f"{title}: only {len(found.shuffled)} shuffled motifs have sites in {LEAST_SHUFFLED_PROMOTERS} "
+                f"promoters or more, {num_shuffled} were asked for"
+            )
     return [sites_of[key] for key in keys]
 
 
@@ -411,16 +410,3 @@ def _locate(
         if len(shuffled) == num_shuffled:
             break
     return ExpectedSites(matched_by=motifs[0].name, sites=every.at_least(least_sites), shuffled=shuffled)
-
-
-def _warn_of_few(pair: ExpectedPair, located: ExpectedSites, num_shuffled: int) -> None:
-    if located.sites.promoters < LEAST_PROMOTERS:
-        LOGGER.warning(
-            f"{pair.factor} ({located.matched_by}): sites in {counted(located.sites.promoters, 'promoter')}, "
-            f"fewer than {LEAST_PROMOTERS}; not scored"
-        )
-    elif len(located.shuffled) < num_shuffled:
-        LOGGER.warning(
-            f"{pair.factor} ({located.matched_by}): only {len(located.shuffled)} shuffled motifs have sites in "
-            f"{LEAST_SHUFFLED_PROMOTERS} promoters or more, {num_shuffled} were asked for"
-        )

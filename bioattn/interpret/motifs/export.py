@@ -75,7 +75,6 @@ FILTER = "filter"
 MATCHED = 0.05
 """Largest q-value of a match that is counted."""
 MIN_FILTER_SITES = 10
-"""A filter with fewer sites is not shown."""
 FEW_TARGETS = 50
 """With fewer motifs in the database p-values depend much on which they are; MEME's tomtom warns below this too."""
 _NUMBERS = "%.5g"
@@ -155,7 +154,12 @@ def export_motifs(
             if matches is not None:
                 every = [_named(*pair) for pair in zip(every, matches.to_dict("records"), strict=True)]
             factors = {motif.name: motif.alternative_name or "" for motif in every}
-            write_table(folder / MOTIFS, _motif_table(rows, matches), _NUMBERS)
+            table = pd.DataFrame(rows, columns=list(MOTIF_HEADER))
+            if matches is not None:
+                for name in ("match", "match_name", "p_value", "q_value"):
+                    table[name if name in table else f"match_{name}"] = matches[name].to_numpy()
+            table = table.astype(dict.fromkeys(("width", "seqlets", "treatments"), "Int64"))
+            write_table(folder / MOTIFS, table, _NUMBERS)
             background = base_composition(sources[0].codes) if sources else UNIFORM_BACKGROUND
             write_meme(folder / MEME, every, background)
             write_table(folder / TREATMENTS, _use_table(use, factors), _NUMBERS)
@@ -295,21 +299,10 @@ def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -
     )
 
 
-# --- the tables ---------------------------------------------------------------------------------------------
-
-
 def _named(motif: Motif, match: Mapping[Any, Any]) -> Motif:
     """The motif with the name of the factor that it resembles, as pictures show it."""
     is_match = match["q_value"] <= MATCHED
     return replace(motif, alternative_name=(match["match_name"] or match["match"]) if is_match else "")
-
-
-def _motif_table(rows: Sequence[dict[str, object]], matches: pd.DataFrame | None) -> pd.DataFrame:
-    table = pd.DataFrame(rows, columns=list(MOTIF_HEADER))
-    if matches is not None:
-        for name in ("match", "match_name", "p_value", "q_value"):
-            table[name if name in table else f"match_{name}"] = matches[name].to_numpy()
-    return table.astype({"width": "Int64", "seqlets": "Int64", "treatments": "Int64"})
 
 
 def _use(

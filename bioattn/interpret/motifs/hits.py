@@ -27,7 +27,6 @@ PSEUDO_SITES = 1.0
 WORD = 6
 """Positions that one table look-up scores; 4^6 scores stay in a core's first cache."""
 BLOCK_BASES = 1 << 16
-"""Bases scored at once."""
 
 
 def symmetric_background(background: ArrayLike) -> NDArray[np.float64]:

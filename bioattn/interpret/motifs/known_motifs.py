@@ -30,11 +30,7 @@ from bioattn.interpret.motifs.expected_motifs import (
     locate,
     read_expected,
 )
-from bioattn.interpret.motifs.site_differences import (
-    SiteDifferences,
-    require_same,
-    site_differences,
-)
+from bioattn.interpret.motifs.site_differences import SiteDifferences, require_same, site_differences
 from bioattn.interpret.motifs.use import benjamini_hochberg
 from bioattn.interpret.promoter_maps import (
     PromoterMaps,
@@ -50,6 +46,8 @@ from bioattn.store.reader import Attention
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, quoted
 
+LOGGER = logging.getLogger("bioattn")
+GROUP_COLUMN = "group"
 LEVEL = 0.05
 RESAMPLES = 1000
 LEAST_SHUFFLED = 20
@@ -126,15 +124,7 @@ def score_pairs(
     for _, same in table.groupby("against"):
         table.loc[same.index, "q_value"] = benjamini_hochberg(same["p_value"].to_numpy(dtype=np.float64))
     judged = [
-        _judgement(
-            pair.direction,
-            quantity.against,
-            float(row["effect"]),
-            float(row["q_value"]),
-            scores[id(sites)],
-            quantities.index(quantity),
-            signed=maps[0].signed,
-        )
+        _judgement(pair, row, scores[id(sites)], quantities.index(quantity), signed=maps[0].signed)
         for (pair, sites, quantity), (_, row) in zip(rows, table.iterrows(), strict=True)
     ]
     verdicts = pd.DataFrame(judged, columns=list(COLUMNS[-4:]), index=table.index).astype({"passed": object})
@@ -172,34 +162,25 @@ def _effect(
 
 
 def _judgement(
-    direction: Direction,
-    against: str,
-    effect: float,
-    q_value: float,
-    scores: SiteDifferences,
-    column: int,
-    *,
-    signed: bool,
+    pair: ExpectedPair, row: pd.Series, scores: SiteDifferences, column: int, *, signed: bool
 ) -> dict[str, object]:
-    """The comparison with shuffled motifs; empty where a pair cannot be judged."""
-    effects = scores.mean[:, column]
+    """The comparison with shuffled motifs; empty where a pair cannot be judged. row: cells as of `_effect`."""
+    effect, effects = float(row["effect"]), scores.mean[:, column]
     if np.isnan(effect) or len(effects) < LEAST_SHUFFLED:
         return {}
     variances = scores.squares[:, column] / np.maximum(scores.count, 1) - effects**2
     shuffled_p_values = _p_values(effects, variances, scores.count)
-    wanted: Direction = direction
-    if not signed:
-        wanted = "none" if wanted == "none" else "up"
+    wanted = pair.direction if signed or pair.direction == "none" else "up"
     everyone = np.append(effects, effect)
     shares = _shares(everyone, wanted, signed=signed)
-    answers = np.append(shuffled_p_values, q_value) <= LEVEL
+    answers = np.append(shuffled_p_values, float(row["q_value"])) <= LEVEL
     if wanted == "up" or not signed:
         answers &= everyone > 0
     elif wanted == "down":
         answers &= everyone < 0
     passing = answers & (shares <= LEVEL)
     # No answer to a condition may well differ from the answers to others: nothing is expected there.
-    judged = wanted != "none" or against == BACKGROUND
+    judged = wanted != "none" or row["against"] == BACKGROUND
     return {
         "shuffled_p_value": float(shares[-1]),
         "shuffled_significant": float(answers[:-1].mean()),
@@ -238,11 +219,6 @@ def _p_values(
     return np.asarray(2 * stats.t.sf(np.abs(ratios), degrees))
 
 
-LOGGER = logging.getLogger("bioattn")
-
-GROUP_COLUMN = "group"
-
-
 class SignalSummary(NamedTuple):
     """Counts over the rows of one signal."""
 
@@ -269,7 +245,29 @@ class KnownMotifs:
 
     def summaries(self) -> list[SignalSummary]:
         """Summarise each signal, in their order."""
-        return [_summary(str(name), rows) for name, rows in self.table.groupby("signal", sort=False)]
+        found = []
+        pair = ["factor", "matched_by", "condition_group", "direction"]
+        for name, rows in self.table.groupby("signal", sort=False):
+            of_pairs = rows[rows["against"] == BACKGROUND]
+            judged = of_pairs[of_pairs["passed"].notna()]
+            none = judged["direction"].str.startswith("none")
+            passed = judged["passed"].astype(bool)
+            # eq: `passed` may be None.
+            relative = rows[(rows["against"] == ALL_TREATMENTS) & rows["passed"].eq(True)]
+            specific = set(map(tuple, relative[pair].to_numpy()))
+            shuffled = float(judged["shuffled_passing"].astype(float).mean()) if len(judged) else None
+            summary = SignalSummary(
+                signal=str(name),
+                expected=int((~none).sum()),
+                expected_passed=int((~none & passed).sum()),
+                none=int(none.sum()),
+                none_passed=int((none & passed).sum()),
+                specific=sum(tuple(row) in specific for row in judged[~none & passed][pair].to_numpy()),
+                open=len(of_pairs) - len(judged),
+                shuffled_passing=shuffled,
+            )
+            found.append(summary)
+        return found
 
 
 def score_known_motifs(
@@ -319,16 +317,7 @@ def score_known_motifs(
         missing = list(dict.fromkeys(pair.condition for pair in pairs if pair.condition not in groups))
         _report_missing(missing, pairs, groups, expected)
         contrasts = [_contrast(text, groups) for text in settings.contrasts]
-        located = locate(
-            pairs,
-            codes,
-            database,
-            match_by=settings.match_by,
-            num_shuffled=settings.num_shuffled,
-            p_value=settings.p_value,
-            seed=settings.seed,
-            progress=progress,
-        )
+        located = locate(pairs, codes, database, settings, progress)
         tables = [
             score_pairs(
                 signal, codes, pairs, located, groups, contrasts, seed=settings.seed, progress=progress
@@ -424,25 +413,4 @@ def _contrast(text: str, groups: dict[str, list[str]]) -> tuple[str, str]:
     kind = BioattnError if ":" in text.strip(":") else SettingsError  # alone it is a contrast of nothing
     raise kind(
         f"--contrast {text}: give two different conditions as CONDITION:OTHER, of {quoted(list(groups))}"
-    )
-
-
-def _summary(name: str, rows: pd.DataFrame) -> SignalSummary:
-    of_pairs = rows[rows["against"] == BACKGROUND]
-    judged = of_pairs[of_pairs["passed"].notna()]
-    none = judged["direction"].str.startswith("none")
-    passed = judged["passed"].astype(bool)
-    pair = ["factor", "matched_by", "condition_group", "direction"]
-    # eq: `passed` may be None.
-    relative = rows[(rows["against"] == ALL_TREATMENTS) & rows["passed"].eq(True)]
-    specific = set(map(tuple, relative[pair].to_numpy()))
-    return SignalSummary(
-        signal=name,
-        expected=int((~none).sum()),
-        expected_passed=int((~none & passed).sum()),
-        none=int(none.sum()),
-        none_passed=int((none & passed).sum()),
-        specific=sum(tuple(row) in specific for row in judged[~none & passed][pair].to_numpy()),
-        open=len(of_pairs) - len(judged),
-        shuffled_passing=float(judged["shuffled_passing"].astype(float).mean()) if len(judged) else None,
     )

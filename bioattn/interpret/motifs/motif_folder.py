@@ -77,7 +77,6 @@ class MotifResults:
     treatments: list[TreatmentMotif]
     """Against another treatment or the mean of all where the export compares so, else against the background."""
     filters: frozenset[str]
-    """Names of the motifs that are filters of the first layer."""
     model_sha256: str
     """Empty where the export was made without the model."""
 

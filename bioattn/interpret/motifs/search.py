@@ -128,7 +128,6 @@ class MergedMotif(NamedTuple):
     row: dict[str, object]
     """Of motifs.tsv, without matches."""
     seqlets: Counter[str]
-    """Seqlets of each treatment that hold it."""
 
 
 class Search(NamedTuple):

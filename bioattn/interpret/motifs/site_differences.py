@@ -93,7 +93,6 @@ class MatchedBackground:
         self._length = length
         size = self.num_positions * (width + 1)
         self.counts_S: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
-        """Windows seen."""
         self._sums_SQ = np.zeros((size, num_quantities))
 
     def strata(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -196,7 +195,11 @@ def site_differences(
                 rows, starts = sites.rows[first + own] - part.start, sites.starts[first + own]
                 into[own] = windows_BQN[rows, :, starts] - means_SQ[strata_BN[rows, starts]]
         for motif, (sites, (first, last), found) in enumerate(zip(every, ranges, values, strict=True)):
-            values_GQ = _by_promoter(sites.rows[first:last], found)
+            # Means over the sites of each promoter; rows ascend.
+            _, begins, sizes = np.unique(sites.rows[first:last], return_index=True, return_counts=True)
+            values_GQ = found
+            if len(begins):
+                values_GQ = np.add.reduceat(found, begins, axis=0) / sizes[:, None]
             if motif in kept:
                 kept[motif].append(values_GQ)
             counts[motif] += len(values_GQ)
@@ -215,12 +218,3 @@ def site_differences(
 def _windows(signal_BQL: NDArray[np.float64], width: int, *, signed: bool) -> NDArray[np.float64]:
     sums_BQN = window_sums(signal_BQL, width)
     return sums_BQN if signed else sums_BQN / width
-
-
-def _by_promoter(rows: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(G, Q) means over the sites (sites, Q) of each promoter; rows ascend."""
-    promoters, counts = np.unique(rows, return_counts=True)
-    if not len(promoters):
-        return values
-    begins = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    return np.add.reduceat(values, begins, axis=0) / counts[:, None]

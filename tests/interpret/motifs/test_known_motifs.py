@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from bioattn.formats.nucleotides import encode
-from bioattn.interpret.choices import MatchBy
+from bioattn.interpret.choices import KnownMotifSettings
 from bioattn.interpret.motifs import site_differences as site_differences_module
 from bioattn.interpret.motifs.expected_motifs import ExpectedPair, ExpectedSites, locate
 from bioattn.interpret.motifs.known_motifs import (
@@ -87,7 +87,7 @@ GROUPS = {"heat": ["heat", "heat 2"], "cold": ["cold"]}
 
 @pytest.fixture(scope="module")
 def located(planted):
-    return locate(PAIRS, planted[0], None, match_by=MatchBy.CONSENSUS, num_shuffled=40, p_value=1e-4, seed=0)
+    return locate(PAIRS, planted[0], None, KnownMotifSettings(num_shuffled=40))
 
 
 def test_signed_signals_find_what_was_planted(planted, located):
@@ -124,7 +124,7 @@ def test_unsigned_signals_need_more_than_the_background(planted, located):
 def test_effects_are_those_of_a_loop(planted):
     codes, values = planted
     pairs = [pair("up", "cold", "none")]
-    sites = locate(pairs, codes, None, match_by=MatchBy.CONSENSUS, num_shuffled=1, p_value=1e-4, seed=0)
+    sites = locate(pairs, codes, None, KnownMotifSettings(num_shuffled=1))
     row = score_pairs(known_signal(values, signed=True), codes, pairs, sites, GROUPS).iloc[0]
     word, width = encode(WORDS["up"]), len(WORDS["up"])
     found: dict[int, list[int]] = {}
@@ -162,7 +162,7 @@ def test_effects_are_those_of_a_loop(planted):
 def test_shuffled_motifs_count_as_motifs_of_their_own(planted):
     codes, values = planted
     pairs = [pair("GATGA", "heat", "up")]
-    (own,) = locate(pairs, codes, None, match_by=MatchBy.CONSENSUS, num_shuffled=25, p_value=1e-4, seed=0)
+    (own,) = locate(pairs, codes, None, KnownMotifSettings(num_shuffled=25))
     signal = known_signal(values, signed=True)
     row = score_pairs(signal, codes, pairs, [own], GROUPS).iloc[0]
     (scores,) = site_differences(
@@ -190,7 +190,7 @@ def test_shuffled_motifs_count_as_motifs_of_their_own(planted):
 def test_pairs_without_enough_sites_or_shuffles_stay_open(planted):
     codes, values = planted
     pairs = [pair("TGACTCATGACTCA", "heat", "up"), pair("up", "heat", "up"), pair("up", "sorbitol", "up")]
-    sites = locate(pairs, codes, None, match_by=MatchBy.CONSENSUS, num_shuffled=10, p_value=1e-4, seed=0)
+    sites = locate(pairs, codes, None, KnownMotifSettings(num_shuffled=10))
     table = score_pairs(known_signal(values, signed=True), codes, pairs, sites, GROUPS)
     assert table["passed"].isna().all()
     assert table["effect"].isna().tolist() == [True, True, False, False]
