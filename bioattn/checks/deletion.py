@@ -161,15 +161,14 @@ class Effects:
 
     def curves(self) -> dict[str, Curve]:
         """Deletion and insertion along the fractions: shares of the whole effect, top bins and random bins."""
-        shares = {
-            (way, name): [0.0, *(self.value(f"{way} {name} {fraction}") for fraction in FRACTIONS)]
-            for way in ("deletion", "insertion")
-            for name in ("own", "random")
-        }
-        return {
-            way: Curve([0.0, *FRACTIONS], shares[way, "own"], shares[way, "random"])
-            for way in ("deletion", "insertion")
-        }
+        curves = {}
+        for way in ("deletion", "insertion"):
+            own, chance = (
+                [0.0, *(self.value(f"{way} {name} {fraction}") for fraction in FRACTIONS)]
+                for name in ("own", "random")
+            )
+            curves[way] = Curve([0.0, *FRACTIONS], own, chance)
+        return curves
 
     def ratio(self, above_N: Floats, below_N: Floats) -> Statistic:
         """A movement over another, over resampled samples."""

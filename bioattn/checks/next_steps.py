@@ -77,7 +77,12 @@ def next_steps(probe: "Probe", verdict: Verdict, names: Names) -> list[str]:
 
 
 def _more_samples(probe: "Probe", measure: Measure, names: Names) -> str:
-    check = f"bioattn explain check {names.model} {names.inputs} -o check.json{_options(probe)}"
+    check = f"bioattn explain check {names.model} {names.inputs} -o check.json"
+    for name, option in probe.evidence.options().items():  # that name files, as they were given
+        value = getattr(probe.evidence, name)
+        for each in value if isinstance(value, list | tuple) else [value]:
+            given = each if isinstance(each, str | Path) else getattr(each, "path", None)
+            check += f" {option}" if value is True else f" {option} {shlex.quote(str(given))}"
     if not measure.unclear:
         return f"Compare with more seeds: `{check} --seeds 3`."
     number, noun, drawn = probe.counted_for(measure.name)
@@ -106,17 +111,6 @@ def samples_needed(measure: Measure, number: int) -> int:
     factor = ((end - measure.value) / (apart or 1e-3)) ** 2
     digits: int = 10 ** max(0, math.floor(math.log10(number * factor)) - 1)
     return math.ceil(number * factor / digits - 1e-9) * digits
-
-
-def _options(probe: "Probe") -> str:
-    """The options of `explain check` that name files, as they were given."""
-    options = ""
-    for name, option in probe.evidence.options().items():
-        value = getattr(probe.evidence, name)
-        for each in value if isinstance(value, list | tuple) else [value]:
-            given = each if isinstance(each, str | Path) else getattr(each, "path", None)
-            options += f" {option}" if value is True else f" {option} {shlex.quote(str(given))}"
-    return options
 
 
 def beaten(comparison: Comparison, names: Names) -> str:

@@ -180,7 +180,20 @@ def check_maps(probe: PromoterProbe, maps: PromoterMaps) -> None:
 
     def similarity(others: Sequence[ResponseRunner]) -> Estimate:
         """Spearman correlation with maps of other models, with the signs of contributions, mean over all."""
-        alike = [map_spearman(values_BTP, _maps_of(probe, maps, other), known_BP) for other in others]
+        alike = []
+        for other in others:
+            predictor = other.predictor(probe.model.treatments.select(probe.names))
+            if other.length != probe.model.length or key_edges(predictor) != tuple(maps.key_edges):
+                raise BioattnError(
+                    "--other-model: sees other windows or bins than MODEL; maps can be compared over the same "
+                    "bins only"
+                )
+            theirs = read_maps(predictor, probe.codes, weights=not maps.signed)
+            if theirs.quantity is not maps.quantity:
+                raise BioattnError(
+                    "--other-model: has no contributions, as MODEL has; compare attention with --weights"
+                )
+            alike.append(map_spearman(values_BTP, theirs.block(slice(None)), known_BP))
         return probe.mean(mean_ignoring_nan(np.stack(alike), axis=0))
 
     alike = similarity([probe.untrained])
@@ -206,21 +219,6 @@ def check_maps(probe: PromoterProbe, maps: PromoterMaps) -> None:
         + ("." if steady else ": what a single map shows may be chance of training."),
         thresholds.STABLE,
     )
-
-
-def _maps_of(probe: PromoterProbe, maps: PromoterMaps, other: ResponseRunner) -> Floats:
-    """The maps (B, T, P) of another model of the same promoters and treatments."""
-    predictor = other.predictor(probe.model.treatments.select(probe.names))
-    if other.length != probe.model.length or key_edges(predictor) != tuple(maps.key_edges):
-        raise BioattnError(
-            "--other-model: sees other windows or bins than MODEL; maps can be compared over the same bins only"
-        )
-    theirs = read_maps(predictor, probe.codes, weights=not maps.signed)
-    if theirs.quantity is not maps.quantity:
-        raise BioattnError(
-            "--other-model: has no contributions, as MODEL has; compare attention with --weights"
-        )
-    return theirs.block(slice(None))
 
 
 def _alike(spearman: float) -> str:

@@ -58,10 +58,6 @@ class HeadSpread:
     sink: float
     """Mean weight that goes to the sink; 0 without one."""
 
-    @property
-    def figures(self) -> dict[str, float]:
-        return {"entropy": self.entropy, "top_weight": self.top_weight, "sink": self.sink}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreatmentVariants:
@@ -73,10 +69,6 @@ class TreatmentVariants:
     """Of its map with the effects under the other treatments, mean."""
     mutagenesis: Estimate
     smoothing: Estimate
-
-    @property
-    def figures(self) -> dict[str, Estimate | None]:
-        return {name: getattr(self, name) for name in ("map", "other_truths", "mutagenesis", "smoothing")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -163,8 +155,8 @@ class CheckRecord:
         for variants in self.variants:
             figures = [
                 f"{name.replace('_', ' ')} {estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
-                for name, estimate in variants.figures.items()
-                if estimate is not None
+                for name in ("map", "other_truths", "mutagenesis", "smoothing")
+                if (estimate := getattr(variants, name)) is not None
             ]
             lines.append(f"  {variants.treatment}: {', '.join(figures)}")
         if self.skipped:
@@ -197,22 +189,20 @@ def _cells(measure: Measure) -> tuple[str, str, str, str, str]:
 def read_check(path: Path) -> CheckRecord:
     """Raises: FormatError when the file is not a check, or an incomplete one."""
     with json_result(path, CHECK_FORMAT, CHECK_VERSION, "explain check") as content:
-        verdict = content["verdict"]
+        verdict, measures, variants = content["verdict"], [], []
+        for entry in content["measures"]:
+            ends = entry["interval"] and (*entry["interval"],)
+            measures.append(Measure(**entry | {"value": number(entry["value"]), "interval": ends}))
+        for entry in content["variants"]:
+            treatment = entry.pop("treatment")
+            estimates = {name: ends and Estimate(*map(number, ends)) for name, ends in entry.items()}
+            variants.append(TreatmentVariants(treatment=treatment, **estimates))
         return CheckRecord(
             model_sha256=content["model_sha256"],
             input_sha256=content["input_sha256"],
             settings=dict(content["settings"]),
             verdict=Verdict(**verdict | {"code": Code(verdict["code"])}),
-            measures=[
-                Measure(
-                    **entry
-                    | {
-                        "value": number(entry["value"]),
-                        "interval": entry["interval"] and (*entry["interval"],),
-                    }
-                )
-                for entry in content["measures"]
-            ],
+            measures=measures,
             curves={
                 name: Curve(**{key: list(map(number, shares)) for key, shares in curve.items()})
                 for name, curve in content["curves"].items()
@@ -221,16 +211,6 @@ def read_check(path: Path) -> CheckRecord:
                 HeadSpread(**head | {name: number(head[name]) for name in ("entropy", "top_weight", "sink")})
                 for head in content["heads"]
             ],
-            variants=[
-                TreatmentVariants(
-                    **entry
-                    | {
-                        name: ends and Estimate(*map(number, ends))
-                        for name, ends in entry.items()
-                        if name != "treatment"
-                    }
-                )
-                for entry in content["variants"]
-            ],
+            variants=variants,
             skipped={str(entry["name"]): str(entry["why"]) for entry in content["skipped"]},
         )

@@ -145,15 +145,15 @@ class GainAndShape:
 
 def gain_and_shape(predictor: Predictor, codes_BL: Codes, known_BP: NDArray[np.bool_]) -> GainAndShape:
     """Find idle bins and mean shapes, in two passes over promoters of which the bins `known_BP` hold bases."""
-    batches, sums = Batches(), dict[str, list[Tensor]]()
+    batches, sums = Batches(), dict[str, Sequence[Tensor]]()
     known, count_P = torch.from_numpy(known_BP), torch.from_numpy(known_BP.sum(0)).clamp(min=1)
 
     def add_values(site: AttentionSite, value_BHPV: Tensor, /) -> None:
         value = value_BHPV.double()
         known_value = value * known[batches.rows(site, value)].to(value)[:, None, :, None]
         batch = known_value.sum(0), (known_value * value).sum((0, 3))
-        before = sums.get(site.name, [0.0, 0.0])
-        sums[site.name] = [old + new for old, new in zip(before, batch, strict=True)]
+        before = sums.get(site.name, (torch.zeros(()), torch.zeros(())))
+        sums[site.name] = [old.to(new) + new for old, new in zip(before, batch, strict=True)]
 
     predict(predictor, codes_BL, capture_values(map_sites(predictor), add_values))
     idle = {}
@@ -238,11 +238,7 @@ class SkillComparison:
 OTHER_WEIGHTS: dict[str, tuple[str, str, float | None]] = {
     "forced": ("uniform weights forced on it", "Made to weigh all positions the same", None),
     "elsewhere": ("another promoter's maps", "Given the map of another promoter", None),
-    "swapped": (
-        "other treatments' maps",
-        "When every treatment uses the map of another",
-        thresholds.SWAPPED,
-    ),
+    "swapped": ("other treatments' maps", "When every treatment uses the map of another", thresholds.SWAPPED),
     "swapped_shapes": (
         "other treatments' shapes",
         "When every treatment attends as much as it does, but where another treatment does",

@@ -127,11 +127,7 @@ def read_head_grid(
             name = str(info.reduce).replace("-", " over ") if head is None else str(head)
             panels.append(HeadPanel(info.name, name, values, effective, called))
     return HeadGrid(
-        panels=panels,
-        title=sample,
-        query_label=f"query {kind}",
-        key_label=f"key {kind}",
-        corrected=corrected,
+        panels=panels, title=sample, query_label=f"query {kind}", key_label=f"key {kind}", corrected=corrected
     )
 
 

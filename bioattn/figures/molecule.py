@@ -30,11 +30,7 @@ class ColouredMolecule(NamedTuple):
 
 
 def read_coloured_molecule(
-    attention: Attention,
-    *,
-    sample: str | None = None,
-    show: Sequence[str] = (),
-    by_attention: bool = False,
+    attention: Attention, *, sample: str | None = None, show: Sequence[str] = (), by_attention: bool = False
 ) -> ColouredMolecule:
     """The atoms of one molecule: the mean of attention over heads, or contributions, both by `atom_map`.
 

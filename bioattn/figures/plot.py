@@ -102,12 +102,9 @@ _BESIDE = {
     "contact-dataset": ("truth",),
 }
 """Which option of a picture a further file is, by its kind."""
-_FLAGS = {
-    "treatments": "treatment",
-    "upsampling": "as",
-    "corrected": "as",
-    "weights": "as",
-} | dict.fromkeys(("cluster", "by_attention", "reverse_complement", "background"), "as")
+_FLAGS = {"treatments": "treatment", "upsampling": "as", "corrected": "as", "weights": "as"} | dict.fromkeys(
+    ("cluster", "by_attention", "reverse_complement", "background"), "as"
+)
 """How options are called on the command line where it is not their name."""
 _OF_MAPS = ("attention", "heatmap", "heads")
 """Pictures of maps, which a check judges."""

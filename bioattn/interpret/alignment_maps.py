@@ -93,9 +93,8 @@ def only_sample(attention: Attention, sample: str | None, over: Sequence[str]) -
     Raises: BioattnError when it is not there or could be any of several.
     """
     if attention.inputs not in over:
-        raise BioattnError(
-            f"{attention.path}: holds attention over {attention.inputs}; one over {' or '.join(over)} is needed"
-        )
+        wanted = f"one over {' or '.join(over)} is needed"
+        raise BioattnError(f"{attention.path}: holds attention over {attention.inputs}; {wanted}")
     names = [str(name) for name in attention.samples.index]
     if sample is None and len(names) == 1:
         return names[0]
@@ -300,17 +299,14 @@ def paint_structure(
     values = weights[places[present]] * len(map_RR)
     low, high = float(values.min()), float(values.max())
     scaled = HIGHEST * (values - low) / (high - low) if high > low else np.zeros_like(values)
-    keys = [
-        ResidueKey(found.label, number, code)
-        for number, code in zip(found.numbers, found.insertion_codes, strict=True)
-    ]
+    numbers = zip(found.numbers, found.insertion_codes, strict=True)
+    keys = [ResidueKey(found.label, number, code) for number, code in numbers]
     painted = {keys[i]: float(value) for i, value in zip(present, scaled, strict=True)}
     write_bfactors(structure, output, painted, found.atoms)
     if scripts:
         pairs = strongest_pairs(shown_RR, LINES)
-        lines = [
-            ResidueLine(keys[present[i]], keys[present[j]], weight / pairs[0][2]) for i, j, weight in pairs
-        ]
+        keys_of = [keys[i] for i in present]
+        lines = [ResidueLine(keys_of[i], keys_of[j], weight / pairs[0][2]) for i, j, weight in pairs]
         for each in scripts:
             with text_output(output.with_suffix(f".{each}")) as file:
                 file.writelines(command + "\n" for command in SCRIPTS[each](output.name, lines))

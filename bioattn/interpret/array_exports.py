@@ -95,10 +95,8 @@ def export_anndata(
             )
         predictions = read_predictions(path)
         require_names("--treatment", treatments, list(predictions.columns), path)
-        chosen = predictions.loc[
-            choose_genes(genes, list(predictions.index), path) if genes else predictions.index,
-            list(treatments) or list(predictions.columns),
-        ]
+        ids = choose_genes(genes, list(predictions.index), path) if genes else predictions.index
+        chosen = predictions.loc[ids, list(treatments) or list(predictions.columns)]
         settings = {"content": "predictions", "predictions_sha256": sha256_of(path)}
         data = _anndata(chosen.index, chosen.columns, settings, X=chosen.to_numpy(np.float64))
     else:
@@ -172,14 +170,15 @@ def _promoters_anndata(
         "receptive_field": maps.receptive_field,
         **_source(attention, heads),
     }
+    of_treatments = {
+        key: maps.read(numbers, keys[key]).astype(np.float32) for key in watched(progress, "maps", keys)
+    }
     data = _anndata(
         located.index,
         pd.Index(names, dtype=object),
         settings,
         X=values,
-        obsm={
-            key: maps.read(numbers, keys[key]).astype(np.float32) for key in watched(progress, "maps", keys)
-        },
+        obsm=of_treatments,
     )
     for column in located.columns:
         data.obs[column] = located[column].to_numpy()
@@ -207,11 +206,10 @@ def _alignment_anndata(
         "sites": [info.name for info, _ in chosen],
         **_source(attention, heads),
     }
+    every = [(info, head) for info, heads_of in chosen for head in heads_of]
     layers = {
         f"{info.name}:{info.reduce if head is None else head}": residue_map(attention, info, protein, head)
-        for info, head in watched(
-            progress, "maps", [(info, head) for info, numbers in chosen for head in numbers]
-        )
+        for info, head in watched(progress, "maps", every)
     }
     mean_RR: NDArray[np.float64] = sum(layers.values(), np.zeros(())) / len(layers)
     data = _anndata(
@@ -271,11 +269,9 @@ def export_attribution(
     with open_attribution(attribution) as file:
         require_names("--treatment", treatments, file.treatments, attribution)
         chosen = list(treatments) or file.treatments
-        ids = (
-            choose_genes(genes, GeneNames.in_samples(file.samples), attribution)
-            if genes
-            else list(file.samples.index)
-        )
+        ids = list(file.samples.index)
+        if genes:
+            ids = choose_genes(genes, GeneNames.in_samples(file.samples), attribution)
         files = [f"{stem}.npz" for stem in file_stems(["sequences", *chosen])[1:]]
         with atomic_folder(output, names | {SEQUENCES, TREATMENTS, GENES, *files}) as folder:
             shape = (len(ids), 4, file.window_length)

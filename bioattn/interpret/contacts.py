@@ -165,11 +165,8 @@ def contact_sites(attention: Attention) -> list[SiteInfo]:
     if attention.inputs == "alignments":
         what, wanted = "row attention", f"evoformer.*.{ROW_SITES}"
         needed = "mean-rows (or none), see [attention] of `run evoformer --config`"
-        stack = [
-            info
-            for info in sites
-            if info.name.split(".")[-1] == ROW_SITES and not info.name.startswith("extra_msa.")
-        ]
+        rows = [info for info in sites if info.name.split(".")[-1] == ROW_SITES]
+        stack = [info for info in rows if not info.name.startswith("extra_msa.")]
     else:
         what, wanted, needed = "self-attention", "language.encoder.*", "all heads and keys, without --reduce"
         stack = self_attention(attention)

@@ -159,12 +159,7 @@ class Judge:
     """A dataset, its oracles, and the measures of any set of sequences."""
 
     def __init__(
-        self,
-        runner: Any,
-        dataset: Path,
-        request: DesignRequest,
-        seed: int,
-        model: ModelOracle | None = None,
+        self, runner: Any, dataset: Path, request: DesignRequest, seed: int, model: ModelOracle | None = None
     ) -> None:
         """Raises: BioattnError when the model was not trained on the dataset, or too few are held out."""
         if runner.dataset_sha256 != sha256_of(dataset):
@@ -203,16 +198,13 @@ class Judge:
         judged = rng.permutation(len(self.held_out))[:number]
         self.guide = KmerOracle(self.train[seen], targets[train][seen])
         self.judge = KmerOracle(self.held_out[judged], targets[held_out][judged])
+        by_judge, by_guide = self.judge.scores(self.train), self.guide.scores(self.held_out)
         self.accuracy = {
-            name: {"judge": _r(each, mine), "guide": _r(guided, held)}
-            for name, each, mine, guided, held in zip(
-                self.names,
-                self.judge.scores(self.train).T,
-                targets[train].T,
-                self.guide.scores(self.held_out).T,
-                targets[held_out].T,
-                strict=True,
-            )
+            name: {
+                "judge": _r(by_judge[:, place], targets[train, place]),
+                "guide": _r(by_guide[:, place], targets[held_out, place]),
+            }
+            for place, name in enumerate(self.names)
         }
         near = nearest(self.responders["held out"], self.train)
         self.near_limit = float(np.quantile(near, NEAR_QUANTILE))
@@ -271,11 +263,7 @@ class Judge:
         means, direction = effects.mean(0), self.direction
         sides = {"on": direction > 0, "off": direction < 0, "others": direction == 0}
         return {
-            f"{side}{suffix}": {
-                name: float(value)
-                for name, value, take in zip(self.names, means, chosen, strict=True)
-                if take
-            }
+            f"{side}{suffix}": {self.names[place]: float(means[place]) for place in np.flatnonzero(chosen)}
             for side, chosen in sides.items()
         }
 

@@ -136,14 +136,10 @@ def head_patterns(scorer: HeadScorer) -> dict[Head, dict[str, float]]:
     patterns = {}
     for name, site in scorer.sites.items():
         for place, head in enumerate(site.heads):
-            figures = dict.fromkeys(FIGURES, math.nan)
+            patterns[name, head] = dict.fromkeys(FIGURES, math.nan)
             for sums in (meter.sums[name], copies.sums.get(name, {})):
-                figures |= {
-                    key: float(total[place] / sums["queries"][place])
-                    for key, total in sums.items()
-                    if key != "queries"
-                }
-            patterns[name, head] = figures
+                means = {key: float(total[place] / sums["queries"][place]) for key, total in sums.items()}
+                patterns[name, head] |= {key: means[key] for key in means if key != "queries"}
     return patterns
 
 

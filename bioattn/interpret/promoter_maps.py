@@ -215,9 +215,8 @@ class PromoterMaps:
         names = list(shown)
         if against is not None:
             names = list(known) if against == MEAN and MEAN not in known else [*shown, against]
-        numbers = (
-            np.arange(len(self.samples)) if ids is None else self.samples.index.get_indexer(pd.Index(ids))
-        )
+        ids = list(self.samples.index) if ids is None else ids
+        numbers = self.samples.index.get_indexer(pd.Index(ids))
         total_HTK: Any = 0.0
         progress.begin("reading maps", len(numbers))
         for rows, part in self._runs(np.sort(numbers), len(names)):
@@ -378,9 +377,7 @@ def _site_maps(
     attention: Attention, info: SiteInfo, heads: Sequence[int] | None, quantity: Quantity
 ) -> SiteMaps:
     tells_apart, has_heads = info.treatments is not None, "head" in info.dims
-    labels = (
-        [str(head) for head in heads or info.heads] if has_heads else [info.reduce.replace("-", " over ")]
-    )
+    labels = list(map(str, heads or info.heads)) if has_heads else [info.reduce.replace("-", " over ")]
 
     def read(rows: slice, treatments: list[str]) -> Floats:
         queried = treatments if tells_apart and treatments != info.treatments else None
@@ -388,10 +385,7 @@ def _site_maps(
             values = attention.contributions(info.name, gene=rows, treatment=queried)
         else:
             values = attention.weights(
-                info.name,
-                gene=rows,
-                treatment=queried,
-                value_weighted=quantity is Quantity.VALUE_WEIGHTED,
+                info.name, gene=rows, treatment=queried, value_weighted=quantity is Quantity.VALUE_WEIGHTED
             )
         values = values.astype(np.float64)
         dims = list(info.dims)

@@ -277,9 +277,9 @@ def response_curves(
     """
     series, genes, units, absent = read_series(responses, treatment_table, settings)
     chosen = choose_genes(settings.genes, genes, responses) if settings.genes else []
-    predicted = (
-        None if predictions is None else read_responses([predictions], ResponseColumns(layout=Layout.WIDE))
-    )
+    predicted = None
+    if predictions is not None:
+        predicted = read_responses([predictions], ResponseColumns(layout=Layout.WIDE))
     width_D = chosen_width(series, linear=settings.linear)
     judged = [each for each in series if len(each.treatments) > 2]
     curves = []
@@ -311,10 +311,10 @@ def response_curves(
                 **{f"{kind}_curve": _plain(smoothed(weights_QN, values)) for kind, values in shown.items()},
             )
         )
-    answers: dict[str, Callable[[Series], Floats]] = {
-        "curve": partial(left_out, width_D=width_D, linear=settings.linear),
-        "nearest": nearest,
-    }
+    smooth = partial(left_out, width_D=width_D, linear=settings.linear)
+    errors = None
+    if judged:
+        errors = {"curve": mean_error(judged, smooth), "nearest": mean_error(judged, nearest)}
     return ResponseCurves(
         along=list(settings.along),
         units=units,
@@ -324,9 +324,7 @@ def response_curves(
         width=width_D.tolist(),
         genes=chosen or ["mean"],
         not_measured=absent,
-        left_out_error={name: mean_error(judged, answer) for name, answer in answers.items()}
-        if judged
-        else None,
+        left_out_error=errors,
         series=curves,
     )
 

@@ -44,9 +44,8 @@ def read_chromosome_lengths(path: Path, progress: Progress = SILENT) -> dict[str
         cells = line.split("\t") if "\t" in line else line.split()
         name, length = cells[0].strip(), cells[1].strip() if len(cells) > 1 else ""
         if not length.isdecimal() or len(length) > MAX_POSITION_DIGITS or not 0 < int(length) <= LONGEST:
-            raise FormatError(
-                f"{path}:{number}: {line[:60]!r} is not a chromosome and its length, separated by a tab"
-            )
+            what = f"{line[:60]!r} is not a chromosome and its length, separated by a tab"
+            raise FormatError(f"{path}:{number}: {what}")
         if name in lengths:
             raise FormatError(f"{path}:{number}: chromosome {name!r} is named twice")
         lengths[name] = int(length)
@@ -170,16 +169,15 @@ def _stretch(chrom: str, strand: str, windows: pd.DataFrame) -> Stretch:
     overlaps = np.zeros(len(reach), dtype=np.bool_)
     overlaps[1:] = starts[1:] < reach[:-1]
     overlaps[:-1] |= starts[1:] < ends[:-1]
+    pieces = []
+    for start, end, window in _nearest(windows, strand):
+        first, offset = start + shift[window], start - origins[window]
+        pieces.append(Piece(int(first), int(end - start), int(rows[window]), int(offset)))
     return Stretch(
         chrom=chrom,
         strand=strand,
         samples=samples,
-        pieces=[
-            Piece(
-                int(start + shift[window]), int(end - start), int(rows[window]), int(start - origins[window])
-            )
-            for start, end, window in _nearest(windows, strand)
-        ],
+        pieces=pieces,
         island_starts=island_starts,
         island_offsets=island_offsets,
         shared_bases=int((np.cumsum(steps) > 1).sum()),

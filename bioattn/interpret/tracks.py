@@ -83,10 +83,7 @@ def export_tracks(
                 f"it has {listed(list(known or ()))}"
             )
         placed = place_windows(
-            samples,
-            window_length=file.window_length,
-            downstream=downstream,
-            chromosome_lengths=known,
+            samples, window_length=file.window_length, downstream=downstream, chromosome_lengths=known
         )
         if placed.empty:
             raise BioattnError(
@@ -144,9 +141,8 @@ def export_tracks(
                     files.append(write_table(folder, placed, values))
                 for each in files:
                     each["sha256"] = sha256_of(folder / str(each["file"]))
-                record["tracks"].append(
-                    {"treatment": track.treatment, "reference": track.reference, "files": files}
-                )
+                named = {"treatment": track.treatment, "reference": track.reference}
+                record["tracks"].append({**named, "files": files})
             write_json(folder / TRACK_FOLDER.record, record)
     return record
 
@@ -205,10 +201,8 @@ def _report_layout(
     windows = sum(len(stretch.samples) for stretch in stretches)
     if windows < len(samples):
         without = len(samples) - windows
-        LOGGER.warning(
-            f"{counted(without, 'promoter')} without a place on a chromosome "
-            f"{'is' if without == 1 else 'are'} left out"
-        )
+        left_out = f"{'is' if without == 1 else 'are'} left out"
+        LOGGER.warning(f"{counted(without, 'promoter')} without a place on a chromosome {left_out}")
     if settings.formats == (TrackFormat.TSV,):
         return
     for strand, sign in STRANDS.items():
@@ -344,9 +338,8 @@ def _rows(placed: pd.DataFrame, values: TrackValues) -> Iterator[str]:
     # + 0.0: a negative zero reads as "-0".
     values_BK = values.of_bins(placed["sample"].to_numpy()) + 0.0
     windows = [f"{low}\t{high}\n" for low, high in zip(lows, highs, strict=True)]
-    for row, (gene, chrom, strand) in enumerate(
-        zip(placed.index, placed["chrom"], placed["strand"], strict=True)
-    ):
+    genes = zip(placed.index, placed["chrom"], placed["strand"], strict=True)
+    for row, (gene, chrom, strand) in enumerate(genes):
         for start, end, value, window in zip(
             starts_BK[row].tolist(), ends_BK[row].tolist(), values_BK[row].tolist(), windows, strict=True
         ):

@@ -49,14 +49,12 @@ def questions(
     """What was asked of the model."""
     asked = []
     if dataset is not None:
-        sides = ", ".join(
-            f"{len(dataset.genes_in(code)):,} for {name}" for code, name in enumerate(SPLIT_NAMES)
-        )
+        sizes = [f"{len(dataset.genes_in(code)):,} for {name}" for code, name in enumerate(SPLIT_NAMES)]
         what = "whether they respond" if dataset.task == "binary" else "how strongly they respond"
         asked.append(
             f"Of {counted(dataset.num_genes, 'promoter')} of {dataset.length:,} bases and "
             f"{counted(dataset.num_treatments, 'treatment')}: {what}, from the sequence alone "
-            f"({sides}{_split(dataset)})."
+            f"({', '.join(sizes)}{_split(dataset)})."
         )
     if browser is not None:
         model = f"a model of the kind “{conditioning}”" if conditioning else "the model"
@@ -178,9 +176,8 @@ def next_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Finding]:
     comparison = read_comparison(model, record)
     if comparison is not None and comparison.below:
         data = record.get("dataset") or {}
-        names = Names.of(
-            read_json(model / CONFIG)["model_type"], model, None, Path(data["file"]) if data else None
-        )
+        family = read_json(model / CONFIG)["model_type"]
+        names = Names.of(family, model, None, Path(data["file"]) if data else None)
         yield Finding("Accuracy", f"Next: {beaten(comparison, names)}", "open")
 
 
@@ -293,11 +290,9 @@ def motif_findings(motifs: MotifResults | None, *, believed: bool = True) -> Ite
     numbers = dict(motifs.num_by_source)
     filters = numbers.pop("filter", 0)
     windows = " and ".join(f"{number:,} from {source}" for source, number in numbers.items())
-    text = (
-        f"{counted(sum(numbers.values()), 'motif')} ({windows})."
-        if numbers
-        else "No motif in attended windows."
-    )
+    text = "No motif in attended windows."
+    if numbers:
+        text = f"{counted(sum(numbers.values()), 'motif')} ({windows})."
     found = [motif for motif in motifs.motifs if motif.source != "filter"]
     if any(motif.match for motif in found):
         matched = [motif.match for motif in found if motif.match and (motif.match_q_value or 0) <= 0.05]
@@ -337,9 +332,8 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
                 leads=True,
             )
         if page.hidden_sites:
-            kinds = ", ".join(
-                f"{name} ({counted(number, 'site')})" for name, number in page.hidden_sites.items()
-            )
+            sites = page.hidden_sites.items()
+            kinds = ", ".join(f"{name} ({counted(number, 'site')})" for name, number in sites)
             yield Finding(
                 page.id,
                 f"Not drawn: attention of {kinds}, whose maps are not between residues; those that have queries "

@@ -1,37 +1,12 @@
 """What a report is given: each file or folder is recognised by its content, and they must belong together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.store.kinds import Candidate, ReportInput, ResultTable, find_kind, recognise
-
-_TITLES = {
-    "model": "promoter model",
-    "dataset": "promoter dataset",
-    "attention": "attention over promoters",
-    "attribution": "attribution",
-    "check": "check of a model",
-    "motif_export": "motif export",
-    "motifs": "motif database",
-    "predictions_table": "table of predictions",
-    "promoters": "promoter FASTA",
-    "evoformer_model": "MSA/pair model",
-    "prediction": "prediction of an MSA/pair model",
-    "alignment_attention": "attention over alignments",
-    "alignment": "alignment",
-    "structure": "protein structure",
-    "contact_dataset": "contact dataset",
-    "trained_model": "model",
-    "results": "result",
-}
-"""Slots of inputs, in words."""
-_SILENT = (
-    *("attribution", "motifs", "predictions_table", "promoters"),
-    *("alignment", "structure", "contact_dataset"),
-)
-"""Slots of inputs that say nothing alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +18,40 @@ class Source:
     figures: tuple[tuple[str, str], ...] = ()
 
 
+def _slot(title: str, *, alone: bool = True) -> dict[str, Any]:
+    """What is known of a kind of input: its title, and whether it says anything without others."""
+    return {"title": title, "alone": alone}
+
+
 @dataclass(slots=True, kw_only=True)
 class ReportInputs:
-    """Paths by what they are; of those that are no list a report shows one."""
+    """Paths by what they are."""
 
-    model: Path | None = None
-    dataset: Path | None = None
-    attention: Path | None = None
-    attribution: Path | None = None
-    check: Path | None = None
-    motif_export: Path | None = None
-    motifs: Path | None = None
-    predictions_table: Path | None = None
-    promoters: Path | None = None
-    evoformer_model: Path | None = None
+    model: Path | None = field(default=None, metadata=_slot("promoter model"))
+    dataset: Path | None = field(default=None, metadata=_slot("promoter dataset"))
+    attention: Path | None = field(default=None, metadata=_slot("attention over promoters"))
+    attribution: Path | None = field(default=None, metadata=_slot("attribution", alone=False))
+    check: Path | None = field(default=None, metadata=_slot("check of a model"))
+    motif_export: Path | None = field(default=None, metadata=_slot("motif export"))
+    motifs: Path | None = field(default=None, metadata=_slot("motif database", alone=False))
+    predictions_table: Path | None = field(default=None, metadata=_slot("table of predictions", alone=False))
+    promoters: Path | None = field(default=None, metadata=_slot("promoter FASTA", alone=False))
+    evoformer_model: Path | None = field(default=None, metadata=_slot("MSA/pair model"))
     annotation: Path | None = None
-    prediction: list[Path] = field(default_factory=list)
+    prediction: list[Path] = field(default_factory=list, metadata=_slot("prediction of an MSA/pair model"))
     """Folders of one alignment each."""
-    alignment_attention: list[Path] = field(default_factory=list)
-    alignment: list[Path] = field(default_factory=list)
-    structure: list[Path] = field(default_factory=list)
-    contact_dataset: list[Path] = field(default_factory=list)
-    trained_model: list[Path] = field(default_factory=list)
+    alignment_attention: list[Path] = field(default_factory=list, metadata=_slot("attention over alignments"))
+    alignment: list[Path] = field(default_factory=list, metadata=_slot("alignment", alone=False))
+    structure: list[Path] = field(default_factory=list, metadata=_slot("protein structure", alone=False))
+    contact_dataset: list[Path] = field(default_factory=list, metadata=_slot("contact dataset", alone=False))
+    trained_model: list[Path] = field(default_factory=list, metadata=_slot("model"))
     """Models of families of which a report shows how they were trained."""
-    results: list[Path] = field(default_factory=list)
+    results: list[Path] = field(default_factory=list, metadata=_slot("result"))
     tables: list[ResultTable] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
+
+
+_SLOTS = {each.name: each.metadata for each in fields(ReportInputs) if each.metadata}
 
 
 def recognise_inputs(
@@ -95,7 +78,7 @@ def recognise_inputs(
         _add(found, motifs, given_motifs)
     if annotation is not None:
         found.sources.append(Source(annotation.name, "annotation"))
-    if not any(getattr(found, slot) for slot in _TITLES if slot not in _SILENT):
+    if not any(getattr(found, name) for name, slot in _SLOTS.items() if slot["alone"]):
         raise BioattnError(
             "nothing to report on: give a model folder, a dataset, an attention file, a check, a folder of "
             "`export motifs` or one of `run evoformer`"
@@ -104,7 +87,7 @@ def recognise_inputs(
 
 
 def _add(found: ReportInputs, path: Path, given: ReportInput) -> None:
-    title, other = _TITLES[given.slot], getattr(found, given.slot)
+    title, other = _SLOTS[given.slot]["title"], getattr(found, given.slot)
     if isinstance(other, list):
         other.append(path)
     elif other is not None:
@@ -137,6 +120,6 @@ def _given(path: Path) -> list[tuple[Path, ReportInput]]:
         return [given for member in kind.members(path) for given in _given(member)]
     given = None if kind.report is None else kind.report(path)
     if given is None:
-        known = ", ".join(list(_TITLES.values())[:-2])
+        known = ", ".join(slot["title"] for slot in list(_SLOTS.values())[:-2])
         raise BioattnError(f"{path}: is of a kind ({kind.name}) that no report shows; it takes: {known}")
     return [(path, given)]

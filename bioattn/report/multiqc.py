@@ -24,29 +24,38 @@ PARENT = {
     "parent_name": "bioattn",
     "parent_description": "trains attention models on biological sequences and keeps every attention map.",
 }
-_NEFF = {"title": "Neff", "format": "{:,.1f}", "min": 0}
 _SHARE = {"min": 0, "max": 1, "format": "{:,.3f}"}
 _NUMBER = {"min": 0, "format": "{:,.0f}"}
-_CORRELATION = {"min": -1, "max": 1, "format": "{:,.3f}"}
-_HIDDEN = {"hidden": True}
-_CONTACTS = {
-    "title": "Contacts",
-    "description": "Mean probability of the L likeliest contacts, L the length",
-    **_SHARE,
-}
+_FIGURE = {"format": "{:,.3f}"}
+
+
+def _column(title: str, look: Mapping[str, Any] | None = None, description: str = "") -> dict[str, Any]:
+    """Headers of one column; look: as MultiQC has numbers shown."""
+    return {"title": title, **({"description": description} if description else {}), **(look or {})}
+
+
+def _table(name: str, description: str, **headers: dict[str, Any]) -> dict[str, Any]:
+    return {"plot_type": "table", "section_name": name, "description": description, "headers": headers}
+
+
+def _losses(name: str, description: str, x_title: str) -> dict[str, Any]:
+    axes = {"xlab": x_title, "ylab": "Loss"}
+    return {"plot_type": "linegraph", "section_name": name, "description": description, "pconfig": axes}
+
+
+_NEFF = {"title": "Neff", "format": "{:,.1f}", "min": 0}
+_CONTACTS = _column("Contacts", _SHARE, "Mean probability of the L likeliest contacts, L the length")
 _PLDDT = {"title": "pLDDT", "min": 0, "max": 100, "format": "{:,.1f}"}
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "general": {
         "plot_type": "generalstats",
         "headers": {
-            "promoters": {"title": "Promoters", "description": "Promoters kept or trimmed", **_NUMBER},
-            "accuracy": {
-                "title": "Accuracy",
-                "description": "Of the model on genes held out: median r, or AUROC, over treatments",
-                "format": "{:,.3f}",
-            },
-            "verdict": {"title": "Attention", "description": "Verdict of `bioattn explain check`"},
+            "promoters": _column("Promoters", _NUMBER, "Promoters kept or trimmed"),
+            "accuracy": _column(
+                "Accuracy", _FIGURE, "Of the model on genes held out: median r, or AUROC, over treatments"
+            ),
+            "verdict": _column("Attention", description="Verdict of `bioattn explain check`"),
             "neff": {**_NEFF, "description": "Effective sequences of the alignment"},
             "contact_probability": _CONTACTS,
             "plddt": {**_PLDDT, "description": "Mean predicted LDDT of the structure"},
@@ -59,94 +68,62 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
         "(<code>bioattn prepare promoters</code>).",
         "pconfig": {"ylab": "Genes"},
     },
-    "datasets": {
-        "plot_type": "table",
-        "section_name": "Datasets",
-        "description": "Genes, treatments and splits (<code>bioattn prepare dataset</code>).",
-        "headers": {
-            "genes": {"title": "Genes", **_NUMBER},
-            "treatments": {"title": "Treatments", **_NUMBER},
-            "measured": {"title": "Measured", "description": "Share of responses measured", **_SHARE},
-            "train": {"title": "Train genes", **_NUMBER},
-            "validation": {"title": "Validation genes", **_NUMBER},
-            "test": {"title": "Test genes", **_NUMBER},
-        },
-    },
-    "loss_epoch": {
-        "plot_type": "linegraph",
-        "section_name": "Training loss of promoter models",
-        "description": "By epoch (<code>bioattn train promoter</code>).",
-        "pconfig": {"xlab": "Epoch", "ylab": "Loss"},
-    },
-    "loss_step": {
-        "plot_type": "linegraph",
-        "section_name": "Training loss of MSA/pair models",
-        "description": "By step (<code>bioattn train evoformer</code>).",
-        "pconfig": {"xlab": "Step", "ylab": "Loss"},
-    },
-    "accuracy": {
-        "plot_type": "table",
-        "section_name": "Accuracy",
-        "description": "On genes held out, beside the best simple model: where that is as good, attention was not "
-        "needed.",
-        "headers": {
-            "model": {"title": "Model", "format": "{:,.3f}"},
-            "baseline": {"title": "Best simple model", "format": "{:,.3f}"},
-            "baseline_name": {"title": "Which"},
-            "specific": {
-                "title": "Specific",
-                "description": "Median r after taking away what all treatments share",
-                **_CORRELATION,
-            },
-            "metric": {"title": "Figure"},
-            "cells": {"title": "On"},
-        },
-    },
-    "checks": {
-        "plot_type": "table",
-        "section_name": "Attention checks",
-        "description": "Whether the maps may be believed (<code>bioattn explain check</code>).",
-        "headers": {
-            "verdict": {"title": "Verdict"},
-            "sentence": {"title": "In words"},
-            "passed": {"title": "Passed", "description": "Measures passed", **_NUMBER},
-            "undecided": {
-                "title": "Undecided",
-                "description": "Measures whose interval holds the threshold",
-                **_NUMBER,
-            },
-            "failed": {"title": "Failed", "description": "Measures failed", **_NUMBER},
-            "not_taken": {"title": "Not taken", "description": "Measures not taken", **_NUMBER, **_HIDDEN},
-        },
-    },
-    "alignments": {
-        "plot_type": "table",
-        "section_name": "Alignments",
-        "description": "Depth and diversity (<code>bioattn prepare msa</code>).",
-        "headers": {
-            "depth": {"title": "Rows", **_NUMBER},
-            "columns": {"title": "Columns", **_NUMBER},
-            "neff": _NEFF,
-            "gaps": {"title": "Gaps", "description": "Share of gaps", **_SHARE},
-            "query_identity": {
-                "title": "Identity",
-                "description": "Median identity of rows to the query",
-                **_SHARE,
-            },
-            "warnings": {"title": "Warnings", **_NUMBER},
-        },
-    },
-    "predictions": {
-        "plot_type": "table",
-        "section_name": "Predictions from alignments",
-        "description": "Contacts and structures (<code>bioattn run evoformer</code>).",
-        "headers": {
-            "rows": {"title": "Rows", **_NUMBER},
-            "columns": {"title": "Columns", **_NUMBER},
-            "contact_probability": _CONTACTS,
-            "plddt": _PLDDT,
-        },
-    },
+    "datasets": _table(
+        "Datasets",
+        "Genes, treatments and splits (<code>bioattn prepare dataset</code>).",
+        genes=_column("Genes", _NUMBER),
+        treatments=_column("Treatments", _NUMBER),
+        measured=_column("Measured", _SHARE, "Share of responses measured"),
+        train=_column("Train genes", _NUMBER),
+        validation=_column("Validation genes", _NUMBER),
+        test=_column("Test genes", _NUMBER),
+    ),
+    "loss_epoch": _losses(
+        "Training loss of promoter models", "By epoch (<code>bioattn train promoter</code>).", "Epoch"
+    ),
+    "loss_step": _losses(
+        "Training loss of MSA/pair models", "By step (<code>bioattn train evoformer</code>).", "Step"
+    ),
+    "accuracy": _table(
+        "Accuracy",
+        "On genes held out, beside the best simple model: where that is as good, attention was not needed.",
+        model=_column("Model", _FIGURE),
+        baseline=_column("Best simple model", _FIGURE),
+        baseline_name=_column("Which"),
+        specific=_column(
+            "Specific", {**_SHARE, "min": -1}, "Median r after taking away what all treatments share"
+        ),
+        metric=_column("Figure"),
+        cells=_column("On"),
+    ),
+    "checks": _table(
+        "Attention checks",
+        "Whether the maps may be believed (<code>bioattn explain check</code>).",
+        verdict=_column("Verdict"),
+        sentence=_column("In words"),
+        passed=_column("Passed", _NUMBER, "Measures passed"),
+        undecided=_column("Undecided", _NUMBER, "Measures whose interval holds the threshold"),
+        failed=_column("Failed", _NUMBER, "Measures failed"),
+        not_taken=_column("Not taken", {**_NUMBER, "hidden": True}, "Measures not taken"),
+    ),
+    "alignments": _table(
+        "Alignments",
+        "Depth and diversity (<code>bioattn prepare msa</code>).",
+        depth=_column("Rows", _NUMBER),
+        columns=_column("Columns", _NUMBER),
+        neff=_NEFF,
+        gaps=_column("Gaps", _SHARE, "Share of gaps"),
+        query_identity=_column("Identity", _SHARE, "Median identity of rows to the query"),
+        warnings=_column("Warnings", _NUMBER),
+    ),
+    "predictions": _table(
+        "Predictions from alignments",
+        "Contacts and structures (<code>bioattn run evoformer</code>).",
+        rows=_column("Rows", _NUMBER),
+        columns=_column("Columns", _NUMBER),
+        contact_probability=_CONTACTS,
+        plddt=_PLDDT,
+    ),
 }
 """Sections by the end of their id, without data."""
 

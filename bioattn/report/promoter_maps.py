@@ -137,9 +137,8 @@ class SiteSums:
         profile_TK = self.profile_THK.mean(axis=1) / self.number
         mean_T = profile_TK.mean(axis=1)
         per_value = self.products_TT / self.number / profile_TK.shape[1]
-        whole = np.trace(self.products_TT) / self.number / len(profile_TK) - float(
-            np.square(profile_TK).sum() / len(profile_TK)
-        )
+        squares = float(np.square(profile_TK).sum() / len(profile_TK))
+        whole = np.trace(self.products_TT) / self.number / len(profile_TK) - squares
         shared = self.shared_square / self.number - float(np.square(profile_TK.mean(axis=0)).sum())
         return SiteSummary(
             name=str(maps.quantity) if maps.signed else maps.sites[0].name,
@@ -273,17 +272,6 @@ _SMALLEST_RATIO = 0.25
 """Of packed maps to what they hold, as base64; what decides how many candidates are held."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadMaps:
-    """What one pass over the attention gives."""
-
-    sites: list[SiteSummary]
-    kept: dict[int, list[Steps]]
-    """By row of the file, best first: (T, H, K) of every site."""
-    peak_bin_G: NDArray[np.int64]
-    """The bin each promoter looks at most, at the first site and under the treatment it is most specific to."""
-
-
 def read_maps(
     every: Sequence[PromoterMaps],
     treatments: Sequence[str] | None,
@@ -293,8 +281,11 @@ def read_maps(
     at_least: int,
     room: int,
     progress: Progress,
-) -> ReadMaps:
+) -> tuple[list[SiteSummary], dict[int, list[Steps]], NDArray[np.int64]]:
     """Summarise all maps and keep those of the first of `ranked`, as many as could fit into a page.
+
+    Returns the summaries; by row of the file, best first, the maps (T, H, K) of every site; and the bin that each
+    promoter looks at most, at the first site and under the treatment it is most specific to, (G,).
 
     treatments: those wanted, None = all. ranked: rows of the file, best first. best_G: for each promoter the
     number of the treatment whose peak is asked for. at_least: so many are kept whatever their size. room: bytes of
@@ -318,7 +309,7 @@ def read_maps(
                 if first + row in kept:
                     kept[first + row].append(quantised(values_GTHK[row]))
         sites.append(sums.summary(maps, treatments))
-    return ReadMaps(sites, kept, peak_bin_G)
+    return sites, kept, peak_bin_G
 
 
 def pack_within_budget(

@@ -268,9 +268,8 @@ def motif_hits(
         p_value=HIT_P_VALUE,
     )
     titles = {motif.name: motif.alternative_name or motif.name for motif in database.motifs}
-    table = (
-        table.sort_values(["row", "p_value", "start", "motif"], kind="stable").groupby("row").head(MAX_HITS)
-    )
+    table = table.sort_values(["row", "p_value", "start", "motif"], kind="stable")
+    table = table.groupby("row").head(MAX_HITS)
     hits: dict[str, list[MotifHit]] = {}
     for hit in table.sort_values(["row", "start", "end", "motif"], kind="stable").itertuples():
         found: Any = hit
@@ -397,7 +396,7 @@ def collect_browser(
         order = ranked_genes(specific_GT, unseen)
         explained = [row for row in order if ids[row] in explained_genes]
         ranked = list(dict.fromkeys([*(place[gene] for gene in wanted), *explained, *order]))
-        read = read_maps(
+        sites, kept, peak_bin_G = read_maps(
             every,
             names if treatments else None,
             ranked,
@@ -406,15 +405,15 @@ def collect_browser(
             room=room,
             progress=progress,
         )
-        context.read([ids[row] for row in read.kept], attention, inputs, dataset, motifs)
-        first = next(iter(read.kept))
-        first_maps = read.kept[first][0]
+        context.read([ids[row] for row in kept], attention, inputs, dataset, motifs)
+        first = next(iter(kept))
+        first_maps = kept[first][0]
         lead_attribution: dict[str, NDArray[np.float64]] = {}
         if attribution is not None and ids[first] in explained_genes:
             values_TL = attribution.averaged([ids[first]], attributed).block(slice(1))[0]
             lead_attribution = dict(zip(attributed, values_TL, strict=True))
         shown = pack_within_budget(
-            read.kept,
+            kept,
             attribution if attributed else None,
             attributed,
             ids,
@@ -422,7 +421,6 @@ def collect_browser(
             room=room,
             context_bytes=lambda row: context.size(ids[row]),
         )
-    sites = read.sites
     shown_treatments = names or sites[0].treatments
     edges = sites[0].key_edges
     middles = (edges[:-1] + edges[1:]) // 2
@@ -442,7 +440,7 @@ def collect_browser(
                 name=context.name(gene),
                 treatment=int(best_G[row]),
                 predicted=_number(context.predicted_GT[row, best_G[row]]) if names else None,
-                peak=int(middles[read.peak_bin_G[row]]),
+                peak=int(middles[peak_bin_G[row]]),
             )
             for row, gene in enumerate(ids)
         ],
@@ -513,12 +511,10 @@ def _lead(
     best = int(np.where(ties_T, abs(context.predicted_GT[row]), -1).argmax()) if told_apart else 0
     chosen = sorted(np.argsort(-specific_T, kind="stable")[:TRACKS_SHOWN].tolist()) if told_apart else [0]
     measured_T = None if context.measured_GT is None else context.measured_GT[row]
-    name = context.name(gene)
+    name, place = context.name(gene), f"{window.chrom}:{window.start + 1:,}–{window.end:,} ({window.strand})"
     return LeadPromoter(
         title=f"{gene} ({name})" if name else gene,
-        place=f"{window.chrom}:{window.start + 1:,}–{window.end:,} ({window.strand})"
-        if window.strand in ("+", "-")
-        else "",
+        place=place if window.strand in ("+", "-") else "",
         split=context.split_G[row],
         sequence=context.letters(gene),
         key_edges=site.key_edges,

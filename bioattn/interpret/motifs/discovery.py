@@ -210,8 +210,9 @@ def _grown(
     if trimmed is None:
         return None
     log_odds = _log_odds(trimmed, background)
-    here, there = _best_sites(codes, log_odds, log_prior), _best_sites(controls, log_odds, None)
-    return _enrichment(trimmed, here[0], there[0])
+    here, _ = _best_sites(codes, log_odds, log_prior)
+    there, _ = _best_sites(controls, log_odds, None)
+    return _enrichment(trimmed, here, there)
 
 
 def trim_vague_ends(

@@ -246,14 +246,11 @@ def read_expected(path: Path) -> list[ExpectedPair]:
         words = re.match(r"(up/down|down/up|[A-Za-z]+)\W*(.*)", answer, re.IGNORECASE)
         direction = words[1].lower() if words else ""
         direction = "either" if "/" in direction else direction
+        where = f"{path}:{line}"
         if words is None or direction not in DIRECTIONS:
-            raise FormatError(
-                f"{path}:{line}: the direction {answer!r} begins with none of {quoted(DIRECTIONS)}"
-            )
+            raise FormatError(f"{where}: the direction {answer!r} begins with none of {quoted(DIRECTIONS)}")
         if not condition:
-            raise FormatError(
-                f"{path}:{line}: the condition_group is empty; name a treatment or group of them"
-            )
+            raise FormatError(f"{where}: the condition_group is empty; name a treatment or group of them")
         pair = ExpectedPair(
             line=line,
             factor=factor,
@@ -264,7 +261,7 @@ def read_expected(path: Path) -> list[ExpectedPair]:
             remark=words[2].rstrip(")"),
         )
         if not pair.matrices and not pair.consensus:
-            raise FormatError(f"{path}:{line}: neither jaspar_id nor consensus says what {factor!r} binds")
+            raise FormatError(f"{where}: neither jaspar_id nor consensus says what {factor!r} binds")
         pairs.append(pair)
     if not pairs:
         raise FormatError(f"{path}: holds no expected pairs")
@@ -284,10 +281,8 @@ def parse_consensus(text: str) -> list[NDArray[np.bool_]] | None:
     """
     patterns: dict[bytes, NDArray[np.bool_]] = {}
     for alternative in text.split("|"):
-        letters = _REPEATED.sub(
-            lambda repeat: "N" * min(int(repeat[1]), _MOST_N), alternative.strip()
-        ).upper()
-        letters = letters.replace("U", "T").strip("N")
+        letters = _REPEATED.sub(lambda repeat: "N" * min(int(repeat[1]), _MOST_N), alternative.strip())
+        letters = letters.upper().replace("U", "T").strip("N")
         if not letters or any(letter not in _IUPAC for letter in letters):
             return None
         pattern = np.array([_IUPAC[letter] for letter in letters])
@@ -342,9 +337,8 @@ def locate(
         rng = np.random.default_rng([settings.seed, len(sites_of)])
         limit = 0.0 if key[1] else settings.p_value
         found = _locate(motifs, codes[rows], background, pair.least_sites, num_shuffled, limit, rng)
-        sites_of[key] = replace(
-            found, sites=found.sites.of(rows), shuffled=[sites.of(rows) for sites in found.shuffled]
-        )
+        shuffled = [sites.of(rows) for sites in found.shuffled]
+        sites_of[key] = replace(found, sites=found.sites.of(rows), shuffled=shuffled)
         title, promoters = f"{pair.factor} ({found.matched_by})", found.sites.promoters
         if promoters < LEAST_PROMOTERS:
             LOGGER.warning(

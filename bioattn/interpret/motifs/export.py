@@ -31,7 +31,7 @@ from bioattn.interpret.choices import MotifSettings
 from bioattn.interpret.file_kinds import EDGES, LOGOS, MEME, MOTIF_FOLDER, MOTIFS, TREATMENTS
 from bioattn.interpret.motifs.discovery import MIN_BITS, trim_vague_ends
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.interpret.motifs.search import SIGNS, Search, Searched, find_motifs, motif_row
+from bioattn.interpret.motifs.search import SIGNS, Searched, find_motifs, motif_row
 from bioattn.interpret.motifs.use import (
     BACKGROUND,
     EDGE_COLUMNS,
@@ -139,13 +139,21 @@ def export_motifs(
             of_edges = [pd.DataFrame(columns=list(EDGE_HEADER))]
             for searched in sources:
                 chosen = list(treatments or searched.maps.treatments)
-                found = find_motifs(searched, chosen, settings, progress)
-                families.append([motif.motif for motif in found.motifs])
-                rows += [motif.row for motif in found.motifs]
-                use += _use(searched, chosen, found, settings, progress)
+                found, seqlets = find_motifs(searched, chosen, settings, progress)
+                families.append([motif.motif for motif in found])
+                rows += [motif.row for motif in found]
+                known = searched.maps.treatments
+                reference = settings.against or MEAN
+                if reference == MEAN and len(known) == 1:
+                    reference = known[0]
+                holding = {motif.motif.name: motif.seqlets for motif in found}
+                use += [
+                    row | {"seqlets": holding[str(row["motif"])][str(row["treatment"])]}
+                    for row in compare_use(searched, families[-1], chosen, reference, progress)
+                ]
                 for treatment in chosen:
-                    motifs = [motif.motif for motif in found.motifs if motif.seqlets[treatment]]
-                    table = edges(searched, treatment, found.seqlets[treatment], motifs)
+                    motifs = [motif.motif for motif in found if motif.seqlets[treatment]]
+                    table = edges(searched, treatment, seqlets[treatment], motifs)
                     of_edges.append(_on_chromosomes(table, searched.maps))
             families.append(filters)
             rows += [motif_row(motif, FILTER) for motif in filters]
@@ -303,20 +311,6 @@ def _named(motif: Motif, match: Mapping[Any, Any]) -> Motif:
     """The motif with the name of the factor that it resembles, as pictures show it."""
     is_match = match["q_value"] <= MATCHED
     return replace(motif, alternative_name=(match["match_name"] or match["match"]) if is_match else "")
-
-
-def _use(
-    searched: Searched, treatments: Sequence[str], found: Search, settings: MotifSettings, progress: Progress
-) -> list[dict[str, object]]:
-    reference, known = settings.against or MEAN, searched.maps.treatments
-    if reference == MEAN and len(known) == 1:
-        reference = known[0]
-    seqlets = {motif.motif.name: motif.seqlets for motif in found.motifs}
-    motifs = [motif.motif for motif in found.motifs]
-    return [
-        row | {"seqlets": seqlets[str(row["motif"])][str(row["treatment"])]}
-        for row in compare_use(searched, motifs, treatments, reference, progress)
-    ]
 
 
 def _use_table(rows: Sequence[dict[str, object]], factors: Mapping[str, str]) -> pd.DataFrame:

@@ -90,13 +90,8 @@ class MotifResults:
 
     def gains(self, motif: str) -> list[TreatmentMotif]:
         """The treatments in which a motif gains attention, unless that is not sure; the largest gain first."""
-        gained = [
-            each
-            for each in self.treatments
-            if each.motif == motif
-            and (each.ratio or 0) > 1
-            and (each.q_value is None or each.q_value <= SURE)
-        ]
+        sure = [each for each in self.treatments if each.q_value is None or each.q_value <= SURE]
+        gained = [each for each in sure if each.motif == motif and (each.ratio or 0) > 1]
         return sorted(gained, key=lambda each: (-(each.ratio or 0), each.treatment))
 
     def by_treatment(self) -> dict[str, list[TreatmentMotif]]:
@@ -114,15 +109,12 @@ TEXT, NUMBER = "str", "float64"
 
 def read_motif_export(folder: Path) -> MotifResults:
     """Read motifs and their use. Raises: FormatError when a table of the folder is missing or damaged."""
-    motifs = _table(
-        folder / MOTIFS,
-        dict.fromkeys(("motif", "source", "consensus", "match", "match_name"), TEXT)
-        | dict.fromkeys(("seqlets", "information_bits", "match_q_value"), NUMBER),
-    )
+    texts, numbers = ("motif", "source", "consensus", "match", "match_name"), ("seqlets", "information_bits")
+    columns = dict.fromkeys(texts, TEXT) | dict.fromkeys((*numbers, "match_q_value"), NUMBER)
+    motifs = _table(folder / MOTIFS, columns)
     # An export without motifs has the header of a MEME file alone, which is no database to read.
-    matrices = (
-        {motif.name: motif.probabilities for motif in read_meme(folder / MEME).motifs} if len(motifs) else {}
-    )
+    database = read_meme(folder / MEME).motifs if len(motifs) else []
+    matrices = {motif.name: motif.probabilities for motif in database}
     every = [
         FoundMotif(
             name=row.motif,
@@ -139,10 +131,8 @@ def read_motif_export(folder: Path) -> MotifResults:
     order = sorted(every, key=lambda motif: (motif.source == "filter", -(motif.seqlets or 0), motif.name))
     columns = dict.fromkeys(("treatment", "motif", "reference"), TEXT) | {"ratio": NUMBER, "q_value": NUMBER}
     table = _table(folder / TREATMENTS, columns)
-    use = [
-        TreatmentMotif(*row)
-        for row in table.astype(object).where(table.notna(), None).itertuples(index=False)
-    ]
+    table = table.astype(object).where(table.notna(), None)
+    use = [TreatmentMotif(*row) for row in table.itertuples(index=False)]
     sources = read_json(folder / MOTIF_FOLDER.record).get("sources", {})
     return MotifResults(
         motifs=order[:MAX_MOTIFS],
@@ -164,9 +154,8 @@ def read_attended(folder: Path, genes: Collection[str]) -> dict[str, list[Attend
     best = edges.sort_values("score", ascending=False, kind="stable").groupby("gene_id").head(MAX_ATTENDED)
     attended: dict[str, list[AttendedSite]] = {}
     for row in best.itertuples():
-        attended.setdefault(row.gene_id, []).append(
-            AttendedSite(row.treatment, row.motif, row.start, row.end)
-        )
+        site = AttendedSite(row.treatment, row.motif, row.start, row.end)
+        attended.setdefault(row.gene_id, []).append(site)
     return attended
 
 

@@ -130,15 +130,6 @@ class MergedMotif(NamedTuple):
     seqlets: Counter[str]
 
 
-class Search(NamedTuple):
-    """What the maps of a file hold."""
-
-    motifs: list[MergedMotif]
-    """Named after the kind of map, those of most sites first."""
-    seqlets: dict[str, pd.DataFrame]
-    """By treatment: columns gene, centre and score."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
     """Maps in which motifs are searched where they are high, or where they raise or lower the response."""
@@ -167,8 +158,12 @@ class Searched:
 
 def find_motifs(
     searched: Searched, treatments: Sequence[str], settings: MotifSettings, progress: Progress = SILENT
-) -> Search:
-    """Search the maps of each treatment, and merge motifs of treatments that are alike."""
+) -> tuple[list[MergedMotif], dict[str, pd.DataFrame]]:
+    """Search the maps of each treatment, and merge motifs of treatments that are alike.
+
+    Returns the motifs, named after the kind of map, those of most sites first, and by treatment the seqlets:
+    columns gene, centre and score.
+    """
     reference = None if settings.against is None else searched.reference(settings.against)
     seqlets: dict[str, pd.DataFrame] = {}
     found: list[tuple[str, FoundMotif]] = []
@@ -178,9 +173,8 @@ def find_motifs(
     merged = []
     probabilities = [motif.probabilities for _, motif in found]
     for number, cluster in enumerate(merge_motifs(probabilities, [motif.seqlets for _, motif in found]), 1):
-        motif = Motif(
-            name=f"{searched.kind}_{number}", probabilities=cluster.probabilities, sites=cluster.sites
-        )
+        name, sites = f"{searched.kind}_{number}", cluster.sites
+        motif = Motif(name=name, probabilities=cluster.probabilities, sites=sites)
         members = [found[member] for member in cluster.members]
         counts: Counter[str] = Counter()
         for treatment, member in members:
@@ -195,7 +189,7 @@ def find_motifs(
             "log10_p": surest.log_p / np.log(10),
         }
         merged.append(MergedMotif(motif, row, counts))
-    return Search(merged, seqlets)
+    return merged, seqlets
 
 
 def highest_peaks(
@@ -223,10 +217,7 @@ def highest_peaks(
 
 
 def search_treatment(
-    searched: Searched,
-    treatment: str,
-    settings: MotifSettings,
-    reference: NDArray[np.float32] | None = None,
+    searched: Searched, treatment: str, settings: MotifSettings, reference: NDArray[np.float32] | None = None
 ) -> tuple[pd.DataFrame, list[FoundMotif]]:
     """Cut out the seqlets of a treatment (columns gene, centre and score) and look for motifs in them."""
     maps, codes = searched.maps, searched.codes

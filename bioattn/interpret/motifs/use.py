@@ -65,11 +65,7 @@ def hits_of_motifs(
 
 
 def compare_use(
-    searched: Searched,
-    motifs: Sequence[Motif],
-    treatments: Sequence[str],
-    reference: str,
-    progress: Progress,
+    searched: Searched, motifs: Sequence[Motif], treatments: Sequence[str], reference: str, progress: Progress
 ) -> Iterator[dict[str, object]]:
     """Give rows of `USE_COLUMNS` but seqlets: every motif against the background and against `reference`.
 
@@ -102,13 +98,13 @@ def compare_use(
                 if maps.signed and name == BACKGROUND:
                     # The usual value is a mean of both signs: its size is no measure.
                     compared["ratio"] = np.nan
-                yield {
+                row = {
                     "treatment": treatment,
                     "motif": motif.name,
                     "reference": name,
                     "promoters": len(pairs),
-                    **compared,
                 }
+                yield row | compared
 
 
 def edges(searched: Searched, treatment: str, seqlets: pd.DataFrame, motifs: Sequence[Motif]) -> pd.DataFrame:
