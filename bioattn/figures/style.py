@@ -36,15 +36,8 @@ FONT_SIZE = 7.0
 SMALL_FONT = 6.0
 """Size of the smallest letters in points."""
 
-BLACK, BLUE, ORANGE, GREEN, PINK, SKY, AMBER = (
-    "#000000",
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#E69F00",
-)
+BLACK, BLUE, ORANGE, GREEN = "#000000", "#0072B2", "#D55E00", "#009E73"
+PINK, SKY, AMBER = "#CC79A7", "#56B4E9", "#E69F00"
 """Okabe & Ito without their yellow, which is too light for a line on white."""
 CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, AMBER, BLACK)
 GREY = "#767676"

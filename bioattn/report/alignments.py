@@ -124,7 +124,7 @@ def draw_heads(
             precision = round(found, 4) if np.isfinite(found) else None
         judged.append((number, agreement, precision))
     best_first = sorted(
-        judged, key=lambda each: (-(each[2] if each[2] is not None else each[1] or 0.0), each[0])
+        judged, key=lambda each: (-((each[1] or 0.0) if each[2] is None else each[2]), each[0])
     )
     drawn: dict[int, DrawnHead] = {}
     for number, agreement, precision in best_first:
@@ -176,24 +176,6 @@ def find_proteins(inputs: ReportInputs) -> list[Protein]:
                     found.append(same)
                 same.attention, same.id = path, str(name)
     return found
-
-
-def give_alignments(proteins: list[Protein], inputs: ReportInputs) -> None:
-    """To each its alignment, by digest. Raises: BioattnError for one that belongs to none."""
-    for path in inputs.alignment:
-        digest = sha256_of(path)
-        mine = [protein for protein in proteins if protein.input_sha256 == digest]
-        if not mine:
-            raise BioattnError(
-                f"{path}: is the input of none of the predictions and attention files given; give the alignment "
-                "that was run"
-            )
-        for protein in mine:
-            alignment = read_alignment(path)
-            if protein.query is not None:
-                row = find_name(alignment.names, protein.query, str(path))
-                alignment = centre_on_query(alignment, row, str(path))
-            protein.alignment = alignment
 
 
 def give_truth(proteins: list[Protein], inputs: ReportInputs) -> None:
@@ -321,7 +303,19 @@ def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[A
     Raises: BioattnError for an alignment or structure that belongs to none of the predictions.
     """
     proteins = find_proteins(inputs)
-    give_alignments(proteins, inputs)
+    for path in inputs.alignment:
+        digest = sha256_of(path)
+        mine = [protein for protein in proteins if protein.input_sha256 == digest]
+        if not mine:
+            raise BioattnError(
+                f"{path}: is the input of none of the predictions and attention files given; give the alignment "
+                "that was run"
+            )
+        for protein in mine:
+            protein.alignment = read_alignment(path)
+            if protein.query is not None:
+                row = find_name(protein.alignment.names, protein.query, str(path))
+                protein.alignment = centre_on_query(protein.alignment, row, str(path))
     give_truth(proteins, inputs)
     shown, rest = proteins[:MAX_PAGES], proteins[MAX_PAGES:]
     left = BESIDE_BYTES if inputs.attention is not None else ALONE_BYTES
@@ -420,6 +414,5 @@ def _rows(
         first_of = {name: row for row, name in reversed(list(enumerate(alignment.names)))}
         order = [first_of[name] for name in dict.fromkeys(seen) if name in first_of] or order
     order = order[:MAX_ROWS]
-    return [alignment.names[row] for row in order], [
-        alignment.residues[row, columns].tobytes().decode("ascii") for row in order
-    ]
+    rows = [alignment.residues[row, columns].tobytes().decode("ascii") for row in order]
+    return [alignment.names[row] for row in order], rows

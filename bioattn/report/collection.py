@@ -134,18 +134,12 @@ def collect_report(
     believed = tone_of(code) != "bad"
     specific = code in ("", Code.SPECIFIC, Code.FAITHFUL_SPECIFIC)
     conditioning = next((each.get("conditioning") for each in config.get("networks", ())), None)
+    records = {each: read_training_record(each) for each in models}
+    compared = None if inputs.model is None else read_comparison(inputs.model, record)
     found = [
-        *(
-            finding
-            for each in others
-            for finding in findings.comparison_findings(each, read_training_record(each))
-        ),
-        *findings.accuracy_findings(
-            accuracy,
-            inputs.model is not None,
-            None if inputs.model is None else read_comparison(inputs.model, record),
-        ),
-        *(finding for each in models for finding in findings.next_findings(each, read_training_record(each))),
+        *(finding for each in others for finding in findings.comparison_findings(each, records[each])),
+        *findings.accuracy_findings(accuracy, inputs.model is not None, compared),
+        *(finding for each in models for finding in findings.next_findings(each, records[each])),
         *findings.check_findings(check, browser is not None or inputs.model is not None, quick, code),
         *findings.map_findings(browser, hidden, weighted, specific=specific),
         *findings.motif_findings(motifs, believed=believed),
@@ -180,19 +174,10 @@ def _title(inputs: ReportInputs, pages: Sequence[AlignmentPage]) -> str:
     if pages and inputs.model is None and inputs.attention is None:
         where = pages[0].id if len(pages) == 1 else f"{len(pages):,} proteins"
         return f"What the model attends to in {where}"
-    for path in (
-        inputs.model,
-        inputs.attention,
-        *inputs.prediction,
-        *inputs.alignment_attention,
-        inputs.dataset,
-        inputs.evoformer_model,
-        *inputs.trained_model,
-        *inputs.results,
-    ):
-        if path is not None:
-            return f"What {_label(path)} attends to"
-    return "What the model attends to"
+    named = [inputs.model, inputs.attention, *inputs.prediction, *inputs.alignment_attention, inputs.dataset]
+    named += [inputs.evoformer_model, *inputs.trained_model, *inputs.results]
+    path = next(filter(None, named), None)
+    return f"What {'the model' if path is None else _label(path)} attends to"
 
 
 def _require_one_model(inputs: ReportInputs, motifs: MotifResults | None, check: CheckRecord | None) -> None:
@@ -219,14 +204,12 @@ def _predictions(path: Path) -> pd.DataFrame:
     """The table of `run promoter`. Raises: FormatError when it is none."""
     try:
         # Written without quotes: a quote belongs to a name.
-        table = pd.read_csv(
-            path, sep="\t", index_col="gene_id", dtype={"gene_id": str}, quoting=csv.QUOTE_NONE
-        )
+        types = {"gene_id": str}
+        table = pd.read_csv(path, sep="\t", index_col="gene_id", dtype=types, quoting=csv.QUOTE_NONE)
         return table.drop(columns="gene_name", errors="ignore").astype("float64")
     except (ValueError, KeyError, pd.errors.ParserError) as error:
-        raise FormatError(
-            f"{path}: is no table of predictions, genes × treatments ({str(error).splitlines()[0]})"
-        ) from error
+        why = str(error).splitlines()[0]
+        raise FormatError(f"{path}: is no table of predictions, genes × treatments ({why})") from error
 
 
 _SHOWN_SETTINGS = (

@@ -298,18 +298,12 @@ def _similarity(browser: PromoterBrowser) -> dict[str, Any] | None:
         if similarity_TT is not None and site.treatments == browser.treatments:
             about = f"Correlation of {kind} responses over promoters."
             matrices.append((f"{kind.capitalize()} responses", about, similarity_TT))
-    return {
-        "names": site.treatments,
-        "matrices": [
-            {
-                "title": title,
-                "about": about,
-                "order": cluster_order(values).tolist(),
-                "values": pack_bytes((values + 1) * 127),
-            }
-            for title, about, values in matrices
-        ],
-    }
+    shown = []
+    for title, about, values in matrices:
+        order = cluster_order(values).tolist()
+        packed = pack_bytes((values + 1) * 127)
+        shown.append({"title": title, "about": about, "order": order, "values": packed})
+    return {"names": site.treatments, "matrices": shown}
 
 
 def cluster_order(similarity_TT: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -439,7 +433,6 @@ def _environment() -> Environment:
         "logo": logo,
         "metric_title": METRIC_TITLES.__getitem__,
         "minus": findings.minus,
-        "names": lambda mappings: list(dict.fromkeys(name for mapping in mappings for name in mapping)),
         "per_treatment_words": findings.per_treatment_words,
         "plain": _plain,
         "short": short,
@@ -461,6 +454,11 @@ def write_page(path: Path, report: Report) -> None:
         "similarity": None if report.browser is None else _similarity(report.browser),
         "alignments": [page.data() for page in report.pages],
     }
+    # JSON that scripts of the page read and browsers do not run; nothing in it can end the block.
+    block = Markup('<script type="application/json" id="{}">{}</script>')
+    content = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        content = content.replace(character, f"\\u{ord(character):04x}")
     style, *scripts = (
         (files("bioattn.report") / "templates" / name).read_text(encoding="utf-8")
         for name in ("report.css", *SCRIPTS)
@@ -483,16 +481,8 @@ def write_page(path: Path, report: Report) -> None:
             generator=f"bioattn {__version__}",
             style=Markup(style),
             script=Markup(script),
-            data=data_block("report-data", data),
+            data=block.format("report-data", Markup(content)),
         )
     )
     with text_output(path) as file:
         file.write(text)
-
-
-def data_block(identifier: str, content: Any) -> Markup:
-    """JSON that scripts of the page read and browsers do not run; nothing in it can end the block."""
-    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup('<script type="application/json" id="{}">{}</script>').format(identifier, Markup(text))

@@ -297,12 +297,12 @@ def sample_family(
         for row in np.flatnonzero(random.random(len(gaps)) < opening):
             first = int(random.integers(columns))
             last = first + int(random.geometric(0.2))
-            if random.random() < 0.3:  # near the ends they reach the end, as fragments do
-                first, last = (
-                    (0, first)
-                    if first < columns / 4
-                    else (first, columns if first > 0.75 * columns else last)
-                )
+            # Near the ends they reach the end, as fragments do.
+            at_end = random.random() < 0.3
+            if at_end and first < columns / 4:
+                first, last = 0, first
+            elif at_end and first > 0.75 * columns:
+                last = columns
             gaps[row, first:last] = True
     gaps[0] = False
     return np.where(gaps, GAP, states).astype(np.uint8)
@@ -370,9 +370,8 @@ def simulate_family(
     """Simulate a family on the fold `positions` (R, 3), or on a generated one of `lengths` residues."""
     structure = "-" * len(positions) if positions is not None else ""
     if positions is None:
-        fold = generate_fold(
-            random, min_length=lengths[0], max_length=int(random.integers(lengths[0], lengths[1] + 1))
-        )
+        longest = int(random.integers(lengths[0], lengths[1] + 1))
+        fold = generate_fold(random, min_length=lengths[0], max_length=longest)
         positions, structure = fold.positions, fold.structure
     chosen = settings or random_settings(random)
     model = potts_model(positions, chosen, random)

@@ -81,9 +81,8 @@ def lay_out_genome(
             else:
                 pieces += [spacer, promoter, body]
                 start += promoter.size
-            genes.append(
-                PlacedGene(gene_ids[gene], chrom, start, start + body.size, "-" if minus[gene] else "+")
-            )
+            strand = "-" if minus[gene] else "+"
+            genes.append(PlacedGene(gene_ids[gene], chrom, start, start + body.size, strand))
             position += spacer.size + promoter.size + body.size
         pieces.append(spacer_codes[count + number])
         chromosomes[chrom] = np.concatenate(pieces)

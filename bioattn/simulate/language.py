@@ -52,9 +52,8 @@ class RepeatSimulation:
 
     def __post_init__(self) -> None:
         if self.alphabet not in WORDS:
-            raise SettingsError(
-                f"--alphabet {self.alphabet}: sequences of {', '.join(WORDS)} can be simulated"
-            )
+            known = ", ".join(WORDS)
+            raise SettingsError(f"--alphabet {self.alphabet}: sequences of {known} can be simulated")
         room = (self.length - self.cue) // 2
         if not self.cue < self.motif <= room:
             raise SettingsError(

@@ -152,10 +152,8 @@ def simulation_settings(
 
     source: where they come from, for messages. Raises: SettingsError for values out of range.
     """
-    settings = {
-        **DEFAULTS[difficulty],
-        **{name: value for name, value in chosen.items() if value is not None},
-    }
+    given = {name: value for name, value in chosen.items() if value is not None}
+    settings = DEFAULTS[difficulty] | given
     treatments = settings.get("treatments", 6)
     settings.setdefault("pairs", treatments // 2 if difficulty == "hard" else 0)
     settings.setdefault("noise", NOISE[difficulty, settings.get("task", "regression")])
