@@ -199,9 +199,8 @@ def measure_effects(
     what = "deletion and insertion" if curves else "deletion"
     probe.progress.begin(what, len(backgrounds) * (len(scores) + 1))
     for draw, background_BL in enumerate(backgrounds):
-        chance_NP = np.random.default_rng([probe.settings.seed, 3, draw]).random(
-            (len(pairs.sample_N), len(replacement.edges) - 1)
-        )
+        random = np.random.default_rng([probe.settings.seed, 3, draw])
+        chance_NP = random.random((len(pairs.sample_N), len(replacement.edges) - 1))
         empty_N = replacement.predictions(pairs, background_BL[pairs.sample_N])
         moved["everything"] += pairs.scale_N * (before_N - empty_N)
         for name, scores_NP in {**scores, "random": chance_NP}.items():

@@ -61,8 +61,7 @@ class CheckSettings:
     """Decides which samples, treatments and backgrounds are drawn, and the resamples of intervals."""
 
     def __post_init__(self) -> None:
-        at_least = {"samples": 20, "probed": 1, "backgrounds": 1, "exchanges": 1}
-        for name, least in at_least.items():
+        for name, least in {"samples": 20, "probed": 1, "backgrounds": 1, "exchanges": 1}.items():
             if getattr(self, name) < least:
                 raise SettingsError(f"--{name} is {getattr(self, name)}; it must be {least} or more")
 
@@ -90,9 +89,8 @@ class Evidence:
 
     def __post_init__(self) -> None:
         if self.controls is not None and self.dataset is None:
-            raise SettingsError(
-                f"--controls {self.controls}: models are retrained on the dataset; give that with --dataset"
-            )
+            what = "models are retrained on the dataset; give that with --dataset"
+            raise SettingsError(f"--controls {self.controls}: {what}")
 
     def options(self) -> dict[str, str]:
         """Option of the command for each field that was given."""

@@ -181,16 +181,14 @@ class PromoterProbe(Probe):
         best = self.measures.get("best_simple_model")
         if best is None or best.passed:
             return []
-        keep = (
-            "" if self.model.task == "binary" else f" Keep that one: {names.train('best', ' --keep-best')}."
-        )
-        return [f"{best.sentence}{keep}"]
+        if self.model.task == "binary":
+            return [best.sentence]
+        return [f"{best.sentence} Keep that one: {names.train('best', ' --keep-best')}."]
 
     def another(self, names: Names) -> list[str]:
         if self.evidence.weights:
-            return [
-                "Judge what the model shows by itself, its contributions if it has them: leave out --weights."
-            ]
+            shown = "what the model shows by itself, its contributions if it has them"
+            return [f"Judge {shown}: leave out --weights."]
         ending, options = self.other_readout
         return [f"Or train with another readout, and check its maps: {names.train(ending, f' {options}')}."]
 
@@ -325,12 +323,10 @@ def _caveats(measures: Measures) -> Mapping[str, bool]:
     predictive = _first(measures, PREDICTIVE)
     wanted = "--controls" if "skill" in measures else "--dataset and --controls"
     better = -measures.value("seed_skill")
+    unknown, recorded = predictive is None, predictive == "recorded_skill"
     caveats = {
-        "How well the model predicts is not known (no --dataset, no record of its training).": predictive
-        is None,
-        "How well the model predicts was taken from the record of its training, not measured.": (
-            predictive == "recorded_skill"
-        ),
+        "How well the model predicts is not known (no --dataset, no record of its training).": unknown,
+        "How well the model predicts was taken from the record of its training, not measured.": recorded,
         f"Whether attention was needed was not tested: that takes {wanted}.": NEEDED not in measures,
         f"The same model of another seed predicts better by {better:.2f}: this one was not trained as well as it "
         "could be, and a verdict on that one may differ.": (
@@ -455,9 +451,8 @@ def draw_sample(source: Promoters, count: int, seed: int, held_out: Collection[s
             f"{source.path}: holds {counted(source.num_samples, 'promoter')}; the checks need {MIN_SAMPLES} or "
             "more to say anything"
         )
-    preferred = np.array(
-        [name in held_out for batch in source.batches(READ_AT_ONCE) for name in batch.samples.ids], np.bool_
-    )
+    every = [name for batch in source.batches(READ_AT_ONCE) for name in batch.samples.ids]
+    preferred = np.array([name in held_out for name in every], np.bool_)
     only_held_out = int(preferred.sum()) >= MIN_SAMPLES
     rows = np.flatnonzero(preferred) if only_held_out else np.arange(source.num_samples)
     if len(rows) > count:

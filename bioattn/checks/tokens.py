@@ -187,13 +187,10 @@ class TokenProbe(LikelihoodProbe):
         return np.asarray(np.log(counts_W / counts_W.sum()))
 
     def skill_sentence(self, own_N: Floats, plain_N: Floats) -> str:
-        own, plain = (
-            -float(each.sum()) / (self.words_NM >= 0).sum() / np.log(2) for each in (own_N, plain_N)
-        )
-        return (
-            f"On {self.counted()} the model needs {own:.3f} bits per token, the frequencies of words alone "
-            f"{plain:.3f}."
-        )
+        number = (self.words_NM >= 0).sum()
+        own, plain = (-float(each.sum()) / number / np.log(2) for each in (own_N, plain_N))
+        needs = f"On {self.counted()} the model needs {own:.3f} bits per token"
+        return f"{needs}, the frequencies of words alone {plain:.3f}."
 
     def other_weights(self) -> Iterator[OtherWeights]:
         visible = KnownVisible(self.known_NL, causal=self.causal)
@@ -291,11 +288,8 @@ class TokenProbe(LikelihoodProbe):
         query_N = self.queries(position_N)
         seen_NL = (np.arange(length) <= query_N[:, None]) if self.causal else self.known_NL
         rows = _Rows(query_N, seen_NL)
-        sites = [
-            name
-            for name, site in self.loaded.sites.items()
-            if site.axis("query") is not None and any(fnmatchcase(name, each) for each in self.sites)
-        ]
+        known = [name for name, site in self.loaded.sites.items() if site.axis("query") is not None]
+        sites = [name for name in known if any(fnmatchcase(name, pattern) for pattern in self.sites)]
         with capture(sites, rows):
             self.word_log_likelihoods(self.tokens_NL, np.arange(number), position_N)
         self.heads = rows.sums.spreads()

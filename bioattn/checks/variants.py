@@ -286,9 +286,8 @@ def smoothed_effects(truth_GTL: Floats) -> Floats:
     known_GTL = ~np.isnan(truth_GTL)
     total_GTL = known_GTL @ weight_LL.T
     smoothed_GTL = np.where(known_GTL, truth_GTL, 0.0) @ weight_LL.T
-    return np.asarray(
-        np.divide(smoothed_GTL, total_GTL, out=np.zeros_like(smoothed_GTL), where=total_GTL > 0)
-    )
+    out = np.zeros_like(smoothed_GTL)
+    return np.asarray(np.divide(smoothed_GTL, total_GTL, out=out, where=total_GTL > 0))
 
 
 def block_spearman(first_GTL: Floats, truth_GUL: Floats, seed: int) -> Floats:
@@ -306,10 +305,9 @@ def block_spearman(first_GTL: Floats, truth_GUL: Floats, seed: int) -> Floats:
             continue
         x, y = (rankdata(track[known]) for track in (first_GTL[g, t], truth_GUL[g, u]))
         x, y = x - x.mean(), y - y.mean()
+        blocks, number_of = known // BLOCK, sums_TU3N.shape[-1]
         for number, terms in enumerate((x * y, x * x, y * y)):
-            sums_TU3N[t, u, number, g] = np.bincount(
-                known // BLOCK, weights=terms, minlength=sums_TU3N.shape[-1]
-            )
+            sums_TU3N[t, u, number, g] = np.bincount(blocks, weights=terms, minlength=number_of)
     sums_TU3N = sums_TU3N.reshape(num_first, num_truths, 3, -1)
     there_N = sums_TU3N[:, :, 1].any((0, 1))
 

@@ -149,14 +149,11 @@ class MapSums:
     def spreads(self) -> list[HeadSpread]:
         """Means over all received weights, by site and head."""
         pairs = self.sum_BTP.shape[0] * self.sum_BTP.shape[1]
-        return [
-            HeadSpread(
-                site=site,
-                head=head,
-                entropy=float(entropy / pairs),
-                top_weight=float(top / pairs),
-                sink=max(0.0, float(sink / pairs)),
-            )
-            for site, sums in self._sums.items()
-            for head, (entropy, top, sink) in enumerate(sums.T)
-        ]
+        spreads = []
+        for site, sums in self._sums.items():
+            for head, (entropy, top, sink) in enumerate((sums / pairs).T.tolist()):
+                spread = HeadSpread(
+                    site=site, head=head, entropy=entropy, top_weight=top, sink=max(0.0, sink)
+                )
+                spreads.append(spread)
+        return spreads

@@ -82,9 +82,8 @@ def read_contact_prediction(path: Path, sample: str | None = None) -> ContactPre
         scores = np.full((size, size), np.nan)
         scores[np.ix_(distances.columns, distances.columns)] = distances.contact_probability
         np.fill_diagonal(scores, np.nan)
-        return ContactPrediction(
-            name=distances.name, letters=distances.letters, scores=scores, quantity="probability"
-        )
+        name, letters = distances.name, distances.letters
+        return ContactPrediction(name=name, letters=letters, scores=scores, quantity="probability")
     with path.open("rb") as file:
         begins_as_rr = file.read(len(RR_START)) == RR_START
     if not begins_as_rr and path.suffix != ".rr":

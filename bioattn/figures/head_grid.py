@@ -99,9 +99,8 @@ def read_head_grid(
         averaged = maps.averaged(samples, treatments, progress=progress)
         return _promoter_grid(averaged, window_zero(attention, zero))
     if treatments or weights or zero is not None or len(samples) > 1:
-        raise BioattnError(
-            f"{attention.path}: holds {attention.inputs}; choose with one --sample, --sites and --heads"
-        )
+        choosing = "choose with one --sample, --sites and --heads"
+        raise BioattnError(f"{attention.path}: holds {attention.inputs}; {choosing}")
     sample = only_sample(attention, samples[0] if samples else None, RESIDUES)
     chosen = choose_maps(attention, sites, heads)
     kinds = {_KINDS.get(info.kind("key"), info.kind("key")) for info, _ in chosen}
@@ -306,11 +305,11 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
         )
     figure = style.new_figure(width, down * (panel + _ROOMY.title + 2) + _FOOT + 4)
     cells = style.panels(figure, number, down, across, sharex=True, sharey=True)
-    look = style.heat(grid.values, signed=grid.quantity.signed)
+    look = style.heat(grid.values, signed=grid.quantity.signed) | {"linewidth": 0, "rasterized": True}
     edges = grid.key_edges - (grid.zero or 0)
     mesh = None
     for axis, head in zip(cells.flat, grid.panels, strict=False):
-        mesh = axis.pcolormesh(edges, np.arange(rows + 1), head.values, **look, linewidth=0, rasterized=True)
+        mesh = axis.pcolormesh(edges, np.arange(rows + 1), head.values, **look)
         axis.spines[:].set_visible(True)
         site = f"{head.site}, " if head.site else ""
         axis.set_title(f"{site}{head.name} ({head.effective_keys:.1f})", fontsize=style.SMALL_FONT)

@@ -140,14 +140,8 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     axis = figure.add_subplot(parts[1], label="heatmap")
     offset = -(heatmap.zero or 0)
     look = style.heat(heatmap.values_TK, signed=maps.reference is not None or maps.signed)
-    mesh = axis.pcolormesh(
-        maps.key_edges + offset,
-        np.arange(number + 1),
-        heatmap.values_TK,
-        **look,
-        linewidth=0,
-        rasterized=True,
-    )
+    edges, look = maps.key_edges + offset, look | {"linewidth": 0, "rasterized": True}
+    mesh = axis.pcolormesh(edges, np.arange(number + 1), heatmap.values_TK, **look)
     axis.set_ylim(number, 0)
     axis.spines[:].set_visible(True)
     axis.yaxis.tick_right()

@@ -90,9 +90,8 @@ def export_anndata(
         ) from None
     if not is_hdf5(path):
         if sites or heads is not None or value_weighted or sample is not None:
-            raise BioattnError(
-                f"{path}: holds predictions; --sites, --heads, --value-weighted and --sample choose in attention"
-            )
+            choosing = "--sites, --heads, --value-weighted and --sample choose in attention"
+            raise BioattnError(f"{path}: holds predictions; {choosing}")
         predictions = read_predictions(path)
         require_names("--treatment", treatments, list(predictions.columns), path)
         ids = choose_genes(genes, list(predictions.index), path) if genes else predictions.index
@@ -154,9 +153,8 @@ def _promoters_anndata(
         # A slash would make a group of a name.
         keys = {f"{KEY}:{name}".replace("/", "|"): name for name in names}
         if len(keys) < len(names):
-            raise BioattnError(
-                f"{attention.path}: names of treatments differ in / and | alone; choose with --treatment"
-            )
+            alike = "names of treatments differ in / and | alone"
+            raise BioattnError(f"{attention.path}: {alike}; choose with --treatment")
     settings: dict[str, Any] = {
         "content": "attention over promoters",
         "sites": [site.name for site in maps.sites],

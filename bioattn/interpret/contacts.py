@@ -62,12 +62,8 @@ class ContactRegression:
 
 def write_regression(path: Path, regression: ContactRegression) -> None:
     """Write a regression as JSON. Raises: BioattnError when it cannot be written."""
-    header = {
-        "format": REGRESSION_FORMAT,
-        "format_version": REGRESSION_VERSION,
-        "generated_by": f"bioattn {__version__}",
-    }
-    write_json(path, header | asdict(regression))
+    header = {"format": REGRESSION_FORMAT, "format_version": REGRESSION_VERSION}
+    write_json(path, header | {"generated_by": f"bioattn {__version__}"} | asdict(regression))
 
 
 def read_regression(path: Path) -> ContactRegression:
@@ -121,9 +117,8 @@ def fit_sparse_logistic(
         options={"gtol": TOLERANCE, "ftol": 0, "maxiter": MAX_STEPS, "maxfun": 2 * MAX_STEPS, "maxcor": 30},
     )
     if found.nit >= MAX_STEPS:
-        LOGGER.warning(
-            f"the logistic regression did not settle in {MAX_STEPS} steps; its last weights are kept"
-        )
+        unsettled = f"the logistic regression did not settle in {MAX_STEPS} steps"
+        LOGGER.warning(f"{unsettled}; its last weights are kept")
     return found.x[:width] - found.x[width:-1], float(found.x[-1])
 
 
@@ -338,17 +333,10 @@ def export_contacts(
             # The model sees every column in which the target has a residue.
             letters = np.full(num_columns, "-")
             letters[columns] = list(residues)
-            write_rr(
-                output,
-                "".join(letters),
-                predict_contacts(attention, names[0], regression),
-                target=names[0],
-                method=[
-                    f"bioattn {__version__}",
-                    "logistic regression on attention, symmetrised, average product correction",
-                ],
-                columns=columns,
-            )
+            how = "logistic regression on attention, symmetrised, average product correction"
+            method = [f"bioattn {__version__}", how]
+            map_RR = predict_contacts(attention, names[0], regression)
+            write_rr(output, "".join(letters), map_RR, target=names[0], method=method, columns=columns)
             return 1
         with text_output(output) as file:
             file.write("\t".join([*CONTACT_COLUMNS, "score" if regression is None else "probability"]) + "\n")

@@ -96,9 +96,8 @@ class ModelOracle:
         self.model, self.predictor, self.path = model, model.predictor(), dataset
         record = {} if model.path is None else read_training_record(model.path)
         if record.get("dataset", {}).get("sha256") != sha256_of(dataset):
-            raise BioattnError(
-                f"--oracle-dataset {dataset}: is not the dataset that {model.path} was trained on"
-            )
+            what = f"is not the dataset that {model.path} was trained on"
+            raise BioattnError(f"--oracle-dataset {dataset}: {what}")
         self.data = read_dataset(dataset)
         self.columns: list[int] = []
 
@@ -147,10 +146,8 @@ def model_oracle(models: Sequence[Any], dataset: Path | None) -> ModelOracle | N
     if not models and dataset is None:
         return None
     if len(models) != 1 or dataset is None:
-        raise SettingsError(
-            "--other-model and --oracle-dataset: of designs give both once, a model and the dataset of its "
-            "training"
-        )
+        both = "of designs give both once, a model and the dataset of its training"
+        raise SettingsError(f"--other-model and --oracle-dataset: {both}")
     deed = "judge designs: they predict no responses"
     return ModelOracle(with_ability(models[0], "predictor", deed, "--other-model"), dataset)
 
@@ -213,9 +210,8 @@ class Judge:
         """Real promoters that do what was asked for; all where these are too few."""
         chosen = (levels * self.direction >= np.abs(self.direction)).all(1)
         if chosen.sum() < LEAST:
-            LOGGER.warning(
-                f"only {counted(int(chosen.sum()), 'promoter')} do what was asked for; all stand for them"
-            )
+            few = counted(int(chosen.sum()), "promoter")
+            LOGGER.warning(f"only {few} do what was asked for; all stand for them")
             return codes
         return np.asarray(codes[chosen])
 
@@ -305,9 +301,8 @@ def check_designs(
         progress.begin("guidance", len(GUIDANCES))
         steps = int(request.said.get("steps", 64))
         for guidance in GUIDANCES:
-            drawn = runner.designs(
-                request.on, request.off, samples, guidance=guidance, steps=steps, seed=seed + 1
-            )
+            how = {"guidance": guidance, "steps": steps, "seed": seed + 1}
+            drawn = runner.designs(request.on, request.off, samples, **how)
             curve.append(judge.row(f"guidance {guidance:g}", drawn, guidance=guidance))
             progress.advance(1)
         progress.end()
@@ -353,11 +348,9 @@ def _verdict(rows: Sequence[DesignSet], request: DesignRequest) -> tuple[str, li
         f"By the held-out oracle designs for {request} gain {designs.effect:.2f} sd; real promoters "
         f"that do it gain {real.effect:.2f}.",
         f"Their 6-mers lie {designs.distance_6:.2f} times as far from those of real promoters as held-out "
-        + "ones do"
-        + ("." if natural else ": they do not look like real promoters."),
+        f"ones do{'' if natural else ': they do not look like real promoters'}.",
         f"{percentage(designs.near_training, 1)} of them are nearer to a training promoter than 99 % of "
-        + "held-out "
-        + ("promoters are: they repeat training promoters." if copied else "promoters are."),
+        f"held-out promoters are{': they repeat training promoters' if copied else ''}.",
     ]
     if designs.effect_model is not None:
         by_model = f"By the promoter model they gain {designs.effect_model:.2f} sd, real promoters "

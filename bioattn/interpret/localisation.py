@@ -73,10 +73,8 @@ def indexed_sites(
             f"({listed([site.gene_id for site in sites])}); is it the truth of these promoters?"
         )
     if not any(site.treatment in numbers for site in sites):
-        named = list(dict.fromkeys(site.treatment for site in sites if site.treatment))
-        raise BioattnError(
-            f"none of the treatments ({listed(treatments)}) is in the truth table ({listed(named)})"
-        )
+        named = listed(list(dict.fromkeys(site.treatment for site in sites if site.treatment)))
+        raise BioattnError(f"none of the treatments ({listed(treatments)}) is in the truth table ({named})")
     beyond = next((site for site in known if site.end > length), None)
     if beyond is not None:
         raise BioattnError(
@@ -301,17 +299,13 @@ def _entropy(weights: NDArray[np.floating]) -> NDArray[np.float64]:
 
 def plain(table: pd.DataFrame) -> dict[str, dict[str, float | int | None]]:
     """A table of scores as plain data, row by row: six decimals, null for NaN, `pairs` as whole numbers."""
-    return {
-        str(name): {
-            str(column): int(value)
-            if column == "pairs"
-            else None
-            if np.isnan(value)
-            else round(float(value), 6)
-            for column, value in row.items()
+    rows: dict[str, dict[str, float | int | None]] = {}
+    for name, row in table.to_dict(orient="index").items():
+        cells = {
+            str(column): None if np.isnan(value) else round(float(value), 6) for column, value in row.items()
         }
-        for name, row in table.to_dict(orient="index").items()
-    }
+        rows[str(name)] = cells | {"pairs": int(row["pairs"])}
+    return rows
 
 
 def row_auroc(

@@ -148,10 +148,8 @@ def localisation_text(
     """
     scores, quantity = report.to_json(), report.quantity
     positives, negatives = scores["positives"], scores["negatives"]
-    rows = [["", *positives]]
-    rows.append(
-        ["promoters with the motif of the treatment", *(f"{row['pairs']:,}" for row in positives.values())]
-    )
+    pairs = [f"{row['pairs']:,}" for row in positives.values()]
+    rows = [["", *positives], ["promoters with the motif of the treatment", *pairs]]
     rows += [
         [title.format(quantity=quantity), *(_number(row[name]) for row in positives.values())]
         for name, title in MEASURES
@@ -165,11 +163,8 @@ def localisation_text(
             title = "share of the planted rule predicted"
             rows.append([title, *(_number(predictions["rule_share"].get(name)) for name in positives)])
     places = [[f"share of {quantity} on", *(title for _, title in PLACES)]]
-    for label, row in (
-        ("promoters with the motif", positives[ALL]),
-        ("promoters without it", negatives[ALL]),
-    ):
-        places.append([label, *(_number(row.get(name)) for name, _ in PLACES)])
+    for label, row in (("with the motif", positives[ALL]), ("without it", negatives[ALL])):
+        places.append([f"promoters {label}", *(_number(row.get(name)) for name, _ in PLACES)])
     title = f"{report.genes:,} promoters of {report.window_length:,} bases, {quantity} in {report.bins} bins"
     return f"{title}\n\n{table_text(rows, aligned)}\n\n{table_text(places, aligned)}\n"
 

@@ -174,10 +174,8 @@ class PromoterMaps:
     def read(self, samples: NDArray[np.int64], treatment: str | None) -> Floats:
         """Maps (B, K) of promoters given by ascending sample numbers. treatment: None averages over all."""
         names = [treatment] if treatment is not None else self.distinct.treatments
-        maps = [
-            self.block(rows, names).mean(axis=1)[numbers - rows.start]
-            for rows, numbers in self._runs(samples, len(names))
-        ]
+        runs = self._runs(samples, len(names))
+        maps = [self.block(rows, names).mean(axis=1)[numbers - rows.start] for rows, numbers in runs]
         return np.concatenate(maps)
 
     def _runs(
@@ -275,13 +273,12 @@ def in_memory(
     name: str, heads: list[str], values_BHTK: NDArray[np.floating], treatments: list[str]
 ) -> SiteMaps:
     """The signal of a site that is in memory."""
-    return SiteMaps(
-        name=name,
-        heads=heads,
-        read=lambda rows, names: values_BHTK[rows][:, :, [treatments.index(each) for each in names]].astype(
-            np.float64
-        ),
-    )
+
+    def read(rows: slice, names: list[str]) -> Floats:
+        numbers = [treatments.index(each) for each in names]
+        return values_BHTK[rows][:, :, numbers].astype(np.float64)
+
+    return SiteMaps(name=name, heads=heads, read=read)
 
 
 def maps_in_memory(
@@ -432,10 +429,8 @@ def attribution_maps(attribution: Attribution) -> PromoterMaps:
 def attribution_beside(attribution: Attribution, attention: Attention) -> PromoterMaps:
     """Maps of an attribution to be shown with attention. Raises: BioattnError for another model or window."""
     if attribution.model_sha256 != attention.model_sha256:
-        raise BioattnError(
-            f"{attribution.path}: was made with another model than {attention.path}; explain the model of the "
-            "attention"
-        )
+        other = f"was made with another model than {attention.path}"
+        raise BioattnError(f"{attribution.path}: {other}; explain the model of the attention")
     if attribution.window_length != attention.window_length:
         raise BioattnError(
             f"{attribution.path}: has windows of {attribution.window_length:,} bases, {attention.path} of "

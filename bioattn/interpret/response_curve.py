@@ -134,9 +134,8 @@ def read_quantities(table: TreatmentTable, column: str) -> tuple[Floats, str]:
     among others), or a text.
     """
     if column not in table.columns:
-        raise BioattnError(
-            f"--along {column!r}: the treatment table has {', '.join(table.columns) or 'no columns'}"
-        )
+        known = ", ".join(table.columns) or "no columns"
+        raise BioattnError(f"--along {column!r}: the treatment table has {known}")
     if table.is_numeric(column):
         return table.frame[column].to_numpy(np.float64), ""
     values, units = np.full(len(table.names), np.nan), dict[str, str]()
@@ -145,9 +144,8 @@ def read_quantities(table: TreatmentTable, column: str) -> tuple[Floats, str]:
             continue
         quantity = _QUANTITY.fullmatch(cell.strip())
         if quantity is None:
-            raise BioattnError(
-                f"--along {column!r}: treatment {name!r} has {cell!r}; a number with a unit is needed"
-            )
+            what = f"treatment {name!r} has {cell!r}; a number with a unit is needed"
+            raise BioattnError(f"--along {column!r}: {what}")
         unit, factor = UNITS.get(quantity[2] or "", (quantity[2] or "", 1.0))
         values[row] = float(quantity[1]) * factor
         units.setdefault(unit, f"{name!r} has {cell!r}")
@@ -171,9 +169,8 @@ def read_series(
     measured = read_responses([responses])
     columns, units = zip(*(read_quantities(table, column) for column in settings.along), strict=True)
     if settings.series is not None and settings.series not in table.columns:
-        raise BioattnError(
-            f"--series {settings.series!r}: the treatment table has {', '.join(table.columns)}"
-        )
+        known_columns = ", ".join(table.columns)
+        raise BioattnError(f"--series {settings.series!r}: the treatment table has {known_columns}")
     along = list(settings.along)
     known = pd.DataFrame(dict(zip(along, columns, strict=True)), index=table.names)
     known["series"] = "" if settings.series is None else table.frame[settings.series].astype(str).to_numpy()

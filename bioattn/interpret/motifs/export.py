@@ -114,9 +114,8 @@ def export_motifs(
     targets = None
     if database is not None:
         if find_spec("memelite") is None:
-            raise BioattnError(
-                "comparing motifs with a database needs memelite; install it: pip install memelite"
-            )
+            needed = "comparing motifs with a database needs memelite"
+            raise BioattnError(f"{needed}; install it: pip install memelite")
         targets = read_meme(database)
     with ExitStack() as stack:
         sources = [searched for path in files for searched in _open(stack, path, settings, promoters, genes)]
@@ -283,12 +282,12 @@ def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -
     )
     from memelite import tomtom
 
+    queries, targets = (
+        [np.ascontiguousarray(motif.probabilities.T) for motif in several]
+        for several in (motifs, database.motifs)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of few targets; said above
-        queries, targets = (
-            [np.ascontiguousarray(motif.probabilities.T) for motif in several]
-            for several in (motifs, database.motifs)
-        )
         p_values: NDArray[np.float64] = np.asarray(tomtom(queries, targets, n_jobs=1)[0], dtype=np.float64)
     family_of = np.repeat(np.arange(len(families)), [len(family) for family in families])
     q_values = np.empty_like(p_values)

@@ -308,9 +308,8 @@ def score_known_motifs(
                 "attention files hold no sequences; give the FASTA they were made from with --promoters"
             )
         if settings.genes:
-            wanted = set(
-                choose_genes(settings.genes, GeneNames.in_samples(signals[0][0].samples), results[0])
-            )
+            names = GeneNames.in_samples(signals[0][0].samples)
+            wanted = set(choose_genes(settings.genes, names, results[0]))
             codes = codes.copy()
             codes[[name not in wanted for name in signals[0][0].genes]] = UNKNOWN
         groups = _groups(signals[0][0].treatments, treatment_groups)
@@ -384,9 +383,8 @@ def _groups(treatments: Sequence[str], path: Path | None) -> dict[str, list[str]
         if cells[0] in known and cells[column]:
             groups.setdefault(cells[column], []).append(cells[0])
     if not groups:
-        raise BioattnError(
-            f"{path}: its first column names none of the treatments, which are {quoted(treatments)}"
-        )
+        what = "its first column names none of the treatments"
+        raise BioattnError(f"{path}: {what}, which are {quoted(treatments)}")
     return groups
 
 
@@ -411,6 +409,5 @@ def _contrast(text: str, groups: dict[str, list[str]]) -> tuple[str, str]:
         if first in groups and second in groups and first != second:
             return first, second
     kind = BioattnError if ":" in text.strip(":") else SettingsError  # alone it is a contrast of nothing
-    raise kind(
-        f"--contrast {text}: give two different conditions as CONDITION:OTHER, of {quoted(list(groups))}"
-    )
+    what = "give two different conditions as CONDITION:OTHER"
+    raise kind(f"--contrast {text}: {what}, of {quoted(list(groups))}")
