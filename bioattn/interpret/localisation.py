@@ -301,10 +301,7 @@ def plain(table: pd.DataFrame) -> dict[str, dict[str, float | int | None]]:
     """A table of scores as plain data, row by row: six decimals, null for NaN, `pairs` as whole numbers."""
     rows: dict[str, dict[str, float | int | None]] = {}
     for name, row in table.to_dict(orient="index").items():
-        cells = {
-            str(column): None if np.isnan(value) else round(float(value), 6) for column, value in row.items()
-        }
-        rows[str(name)] = cells | {"pairs": int(row["pairs"])}
+        rows[str(name)] = {str(key): None if np.isnan(cell) else round(cell, 6) for key, cell in row.items()}
     return rows
 
 
