@@ -107,6 +107,10 @@ def make_score(
     name: AttentionScore, num_heads: int, head_dim: int
 ) -> DotScore | AdditiveScore | GaussianScore:
     """The scoring function called `name`, with its own parameters where it has any."""
-    if name is AttentionScore.DOT:
-        return DotScore()
-    return (AdditiveScore if name is AttentionScore.ADDITIVE else GaussianScore)(num_heads, head_dim)
+    match name:
+        case AttentionScore.DOT:
+            return DotScore()
+        case AttentionScore.ADDITIVE:
+            return AdditiveScore(num_heads, head_dim)
+        case AttentionScore.GAUSSIAN:
+            return GaussianScore(num_heads, head_dim)
