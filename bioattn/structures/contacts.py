@@ -80,12 +80,8 @@ def contact_scores(
 
 def mean_scores(scores: Sequence[ContactScores]) -> ContactScores:
     """Means over proteins; proteins without pairs are left out."""
-    return ContactScores(
-        precision_l5=_mean([each.precision_l5 for each in scores]),
-        precision_l=_mean([each.precision_l for each in scores]),
-    )
-
-
-def _mean(values: Sequence[float]) -> float:
-    known = [value for value in values if np.isfinite(value)]
-    return float(np.mean(known)) if known else float("nan")
+    means = []
+    for values in ([each.precision_l5 for each in scores], [each.precision_l for each in scores]):
+        known = [value for value in values if np.isfinite(value)]
+        means.append(float(np.mean(known)) if known else float("nan"))
+    return ContactScores(precision_l5=means[0], precision_l=means[1])

@@ -159,7 +159,9 @@ class TriangleMultiplication(nn.Module):
         is."""
         if mask_RR is None:
             mask_RR = pair_RRC.new_ones(pair_RRC.shape[:2])
-        if self._suits_cuequivariance(pair_RRC):
+        weight = self.project_output.weight
+        fits = weight.dtype != torch.float32 and not any(number % 32 for number in weight.shape)
+        if Used.triangle and fits and len(pair_RRC) >= CUEQUIVARIANCE_LEAST:
             return self.by_cuequivariance(pair_RRC, mask_RR)
         # Residues of the incoming update are swapped: the product of either update is then one of rows with rows.
         swapped_RRC, swapped_mask_RR = pair_RRC, mask_RR
@@ -189,11 +191,6 @@ class TriangleMultiplication(nn.Module):
             sliced=(pair_RRC, product_MRR.transpose(0, 1)),
             parameters=self.parameters(),
         )
-
-    def _suits_cuequivariance(self, pair_RRC: Tensor) -> bool:
-        weight = self.project_output.weight
-        half, fits = weight.dtype != torch.float32, not any(number % 32 for number in weight.shape)
-        return Used.triangle and half and fits and len(pair_RRC) >= CUEQUIVARIANCE_LEAST
 
     def by_cuequivariance(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
         """As `forward`, by cuEquivariance, not in place."""

@@ -137,15 +137,11 @@ def validate_parameters(path: Path, _progress: Progress = SILENT) -> list[Proble
 
 def describe_architecture(config: EvoformerConfig) -> dict[str, Any]:
     """The figures people compare models by."""
+    named = ("msa_channels", "pair_channels", "msa_heads", "tied_row_heads", "pair_heads", "recycling")
     return {
         "blocks": config.num_blocks,
         "extra_msa_blocks": config.num_extra_msa_blocks,
-        "msa_channels": config.msa_channels,
-        "pair_channels": config.pair_channels,
-        "msa_heads": config.msa_heads,
-        "tied_row_heads": config.tied_row_heads,
-        "pair_heads": config.pair_heads,
-        "recycling": config.recycling,
+        **{name: getattr(config, name) for name in named},
         "structure_module": config.structure_module is not None,
         "aligned_error_head": config.aligned_error_head,
         "pair_features": config.pair_features,

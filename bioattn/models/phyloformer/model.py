@@ -227,19 +227,18 @@ def read_parameters(path: Path) -> Phyloformer:
         raise FormatError(f"{path}: the array {missing[0]} is missing from parameters of Phyloformer")
     if unknown := sorted(tensors.keys() - wanted.keys()):
         raise FormatError(f"{path}: the array {unknown[0]} is none of Phyloformer's parameters")
-    model.load_state_dict({name: _fitted(path, name, tensors[name], wanted[name]) for name in wanted})
+    for name, parameter in wanted.items():
+        stored = tensors[name]
+        # A linear layer of ours may be a convolution of width 1.
+        while stored.dim() > parameter.dim() and stored.shape[-1] == 1:
+            stored = stored.squeeze(-1)
+        if stored.shape != parameter.shape:
+            raise FormatError(
+                f"{path}: the array {name} has shape {tuple(stored.shape)}, beside the others "
+                f"{tuple(parameter.shape)} is needed"
+            )
+        if not bool(torch.isfinite(stored).all()):
+            raise FormatError(f"{path}: the array {name} holds NaN or infinite values")
+        tensors[name] = stored.float()
+    model.load_state_dict(tensors)
     return model.eval()
-
-
-def _fitted(path: Path, name: str, stored: Tensor, wanted: Tensor) -> Tensor:
-    """A linear layer of ours from what may be a convolution of width 1."""
-    while stored.dim() > wanted.dim() and stored.shape[-1] == 1:
-        stored = stored.squeeze(-1)
-    if stored.shape != wanted.shape:
-        raise FormatError(
-            f"{path}: the array {name} has shape {tuple(stored.shape)}, beside the others "
-            f"{tuple(wanted.shape)} is needed"
-        )
-    if not bool(torch.isfinite(stored).all()):
-        raise FormatError(f"{path}: the array {name} holds NaN or infinite values")
-    return stored.float()
