@@ -72,9 +72,8 @@ def read_arcs(
             title = info.name if heads is None or group == [None] else f"{info.name}, head {group[0]}"
             panels.append(ArcPanel(title, strongest_pairs(map_RR, top, min_separation)))
     if not any(panel.pairs for panel in panels):
-        raise BioattnError(
-            f"no two places of {sample} that lie {min_separation} or more apart have attention"
-        )
+        apart = f"{min_separation} or more apart"
+        raise BioattnError(f"no two places of {sample} that lie {apart} have attention")
     first = chosen[0][0]
     places = list(map(str, attention.coordinates(first.name, "key", sample)))
     label = first.kind("key").removeprefix("source_")
@@ -106,9 +105,8 @@ def draw_arcs(picture: ArcPicture, width: float) -> Figure:
         style.name_ticks(axis.xaxis, picture.places, width / columns)
     for axis in axes[-1]:
         axis.set_xlabel(picture.label)
-    style.set_title(
-        figure, f"{picture.name}: pairs of most attention; the widest arc is a weight of {most:.3g}"
-    )
+    what = f"pairs of most attention; the widest arc is a weight of {most:.3g}"
+    style.set_title(figure, f"{picture.name}: {what}")
     return figure
 
 
@@ -183,9 +181,8 @@ def draw_alignments(picture: AlignmentPicture, width: float) -> Figure:
         axis.set_xlabel(alignment.kinds[1])
         style.name_ticks(axis.xaxis, alignment.keys, each - 10)
         style.name_ticks(axis.yaxis, alignment.queries, height / rows - 15)
-    style.colour_bar(
-        figure, image, axes, "attention weight", np.concatenate([a.values_QK.ravel() for a in alignments])
-    )
+    values = np.concatenate([alignment.values_QK.ravel() for alignment in alignments])
+    style.colour_bar(figure, image, axes, "attention weight", values)
     style.set_title(figure, picture.name)
     return figure
 

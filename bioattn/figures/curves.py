@@ -48,9 +48,8 @@ def draw_check(check: CheckRecord, width: float) -> Figure:
     curves = {name: curve for name, curve in check.curves.items() if name not in flat}
     curves_height = 42.0 if curves else 0.0
     measures_height = 3.2 * num_lines + 1.2 * len(shown) + 10 if shown else 0.0
-    figure = style.new_figure(
-        width, min(style.PAGE_HEIGHT, curves_height + measures_height + 3.2 * num_title + 3)
-    )
+    height = curves_height + measures_height + 3.2 * num_title + 3
+    figure = style.new_figure(width, min(style.PAGE_HEIGHT, height))
     style.set_title(figure, *check.sentences)
     heights = [part for part in (curves_height, measures_height) if part]
     parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)
@@ -91,13 +90,11 @@ def _draw_measures(figure: Figure, axis: Axes, measures: list[Measure], labels: 
     axis.tick_params(axis="y", length=0)
     axis.set_ylim(place, -0.2)
     axis.spines["left"].set_visible(False)
+    shown = [(*verdict, 3.5) for verdict in _VERDICTS.values()] + [("threshold", "|", style.BLACK, 5.0)]
     entries = [
-        Line2D([], [], color=colour, marker=marker, markersize=3.5, linestyle="", label=label)
-        for label, marker, colour in _VERDICTS.values()
+        Line2D([], [], color=colour, marker=marker, markersize=size, linestyle="", label=label)
+        for label, marker, colour, size in shown
     ]
-    entries.append(
-        Line2D([], [], color=style.BLACK, marker="|", markersize=5, linestyle="", label="threshold")
-    )
     style.bottom_legend(figure, entries, handletextpad=0.1, columnspacing=1)
 
 

@@ -200,9 +200,8 @@ def _default_kind(path: Path, num_samples: int) -> str:
         elif keys & {"predicted_aligned_error", "pae", "distance"}:
             known = "pae"
     if known is None and _BESIDE.get(kind.name) in (("attribution",), ("promoters",)):
-        raise BioattnError(
-            f"{path}: is {kind.title}, drawn with attention: name the attention file before it"
-        )
+        what = "drawn with attention: name the attention file before it"
+        raise BioattnError(f"{path}: is {kind.title}, {what}")
     if known is None:
         raise BioattnError(
             f"{path}: is {kind.title}, of which there is no picture; --kind chooses one of {', '.join(PICTURES)}"
@@ -262,10 +261,9 @@ def _accepted(kind: str, names: Sequence[str], options: Mapping[str, Any]) -> di
         accepted[target or "sample"] = names[0] if target in ("gene", "sample") else names
     for name, value in accepted.items():
         if name not in parameters:
-            files = {each for beside in _BESIDE.values() for each in beside}  # given by their names alone
-            known = {
-                _FLAGS.get(each, each) for each in list(parameters)[1:] if each not in files | {"progress"}
-            }
+            # Files are given by their names alone.
+            others = {"progress", *(each for beside in _BESIDE.values() for each in beside)}
+            known = {_FLAGS.get(each, each) for each in list(parameters)[1:] if each not in others}
             flags = ", ".join(f"--{each.replace('_', '-')}" for each in sorted(known)) or "none but --width"
             given = f"--{_FLAGS.get(name, name).replace('_', '-')}"
             what = f"{given} {name.replace('_', '-')}" if given == "--as" else given
@@ -316,10 +314,8 @@ def _of_array(result: Any, kind: str | None) -> tuple[str, Any]:
     if kind == "pae":
         return kind, AlignedError("prediction", values)
     quantity = "probability" if np.nanmin(values) >= 0 and np.nanmax(values) <= 1 else "score"
-    letters = UNKNOWN * size
-    return kind, ContactPicture(
-        ContactPrediction(name="prediction", letters=letters, scores=values, quantity=quantity)
-    )
+    named = {"name": "prediction", "letters": UNKNOWN * size, "quantity": quantity}
+    return kind, ContactPicture(ContactPrediction(**named, scores=values))
 
 
 def _of_frame(frame: "pd.DataFrame", kind: str | None, show: Sequence[str]) -> tuple[str, Any]:
@@ -331,9 +327,8 @@ def _of_frame(frame: "pd.DataFrame", kind: str | None, show: Sequence[str]) -> t
 
     named = _of_columns([str(name) for name in frame.columns])
     if named is None or kind not in (None, named):
-        raise SettingsError(
-            f"a table with the columns {listed(list(map(str, frame.columns)))} cannot be drawn"
-        )
+        names = listed(list(map(str, frame.columns)))
+        raise SettingsError(f"a table with the columns {names} cannot be drawn")
     if named == "contacts":
         return "contacts", ContactPicture(contacts_of_table(frame, "the table", None))
     columns = {str(name): frame[name].to_numpy(np.float64) for name in frame.columns}

@@ -264,18 +264,17 @@ def draw_distogram(picture: DistogramPicture, width: float) -> Figure:
     limit = float(distances.bin_edges[-1])
     shown = expected_and_true(distances, cb)
     image = _draw_square(left, shown, *place, cmap="viridis_r", vmin=2, vmax=limit)
-    figure.colorbar(image, ax=left, shrink=0.7, aspect=25, extend="max").set_label(
-        "distance between CB, Å", fontsize=style.SMALL_FONT
-    )
+    bar = figure.colorbar(image, ax=left, shrink=0.7, aspect=25, extend="max")
+    bar.set_label("distance between CB, Å", fontsize=style.SMALL_FONT)
     left.set_title("expected distance" if cb is None else "above: expected distance, below: true")
     entropy = np.full((size, size), np.nan)
     if distances.entropy is not None:
         entropy[np.ix_(distances.columns, distances.columns)] = distances.entropy
     most = float(np.log2(len(distances.bin_edges) + 1))
     image = _draw_square(right, entropy, *place, cmap="cividis", vmin=0, vmax=most)
-    figure.colorbar(image, ax=right, shrink=0.7, aspect=25).set_label(
-        f"entropy of the predicted distance, bits (at most {most:g})", fontsize=style.SMALL_FONT
-    )
+    bar = figure.colorbar(image, ax=right, shrink=0.7, aspect=25)
+    what = f"entropy of the predicted distance, bits (at most {most:g})"
+    bar.set_label(what, fontsize=style.SMALL_FONT)
     right.set_title("uncertainty of the distance")
     for axis in (left, right):
         axis.axline((0.5, 0.5), slope=1, color=style.BLACK, linewidth=0.4)

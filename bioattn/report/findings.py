@@ -302,11 +302,8 @@ def motif_findings(motifs: MotifResults | None, *, believed: bool = True) -> Ite
     if filters:
         text += f" {counted(filters, 'filter')} of the first layer beside."
     known = {each.treatment for each in motifs.treatments}
-    gains = [
-        each
-        for each in motifs.treatments
-        if each.ratio is not None and each.ratio > 1 and each.q_value is not None and each.q_value <= 0.05
-    ]
+    sure = [each for each in motifs.treatments if each.q_value is not None and each.q_value <= 0.05]
+    gains = [each for each in sure if each.ratio is not None and each.ratio > 1]
     if known:
         text += (
             f" In {len({each.treatment for each in gains})} of {counted(len(known), 'treatment')} a motif gains "

@@ -122,10 +122,9 @@ def find_motif_hits(
     thresholds = [scorer.threshold(max(p_value, min(scorer.tail[-1], best_up_to))) for scorer in scorers]
     hopeless = [motif.name for motif, least in zip(motifs, thresholds, strict=True) if least is None]
     if hopeless:
-        LOGGER.info(
-            f"{len(hopeless)} of {len(motifs)} motifs are too short or vague for any site at p <= {p_value:g} "
-            f"({', '.join(hopeless[:3])}{', …' if len(hopeless) > 3 else ''})"
-        )
+        few = f"({', '.join(hopeless[:3])}{', …' if len(hopeless) > 3 else ''})"
+        vague = f"{len(hopeless)} of {len(motifs)} motifs are too short or vague"
+        LOGGER.info(f"{vague} for any site at p <= {p_value:g} {few}")
     tables = [[scorer.word_tables(reverse=reverse) for reverse in (False, True)] for scorer in scorers]
     parts = [np.empty((5, 0), dtype=np.int64)]
     rows_at_once = max(1, BLOCK_BASES // max(1, codes.shape[1]))

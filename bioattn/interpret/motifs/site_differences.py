@@ -111,9 +111,8 @@ class MatchedBackground:
         strata = strata_BN[known]
         self.counts_S += np.bincount(strata, minlength=self.counts_S.size)
         for number in range(self._sums_SQ.shape[1]):
-            self._sums_SQ[:, number] += np.bincount(
-                strata, weights=windows_BQN[:, number][known], minlength=self.counts_S.size
-            )
+            values = windows_BQN[:, number][known]
+            self._sums_SQ[:, number] += np.bincount(strata, weights=values, minlength=self.counts_S.size)
 
     def means(self) -> NDArray[np.float64]:
         """(S, Q) background by stratum; NaN where not even neighbours were seen."""
