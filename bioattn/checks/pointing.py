@@ -88,10 +88,8 @@ def check_pointing(probe: PromoterProbe, maps: PromoterMaps, *, curves: bool = T
     )
     backgrounds = [dinucleotide_shuffled(codes_BL, rng) for _ in range(settings.backgrounds)]
     neighbour_N = (pairs.sample_N + 1) % len(codes_BL)
-    scores = {
-        "own": sizes_BTP[pairs.sample_N, pairs.task_N],
-        "other promoter": sizes_BTP[neighbour_N, pairs.task_N],
-    }
+    own_NP, other_NP = (sizes_BTP[rows, pairs.task_N] for rows in (pairs.sample_N, neighbour_N))
+    scores = {"own": own_NP, "other promoter": other_NP}
     effects = measure_effects(probe, replacement, pairs, scores, backgrounds, curves=curves)
     top, own = TOP[maps.quantity], effects.percent("own")
     probe.add(
@@ -149,7 +147,8 @@ def check_pointing(probe: PromoterProbe, maps: PromoterMaps, *, curves: bool = T
 
 def _judge_other_treatments(probe: PromoterProbe, effects: Effects) -> None:
     """Add how much more a treatment's map finds than another's, beside mutagenesis: treatments share biology."""
-    if "other treatment" not in effects.moved:
+    moved = effects.moved
+    if "other treatment" not in moved:
         probe.measures.skip(ONE_TREATMENT, OTHER_TREATMENTS)
         return
     best, other = "mutagenesis", "mutagenesis of another treatment"
@@ -161,10 +160,7 @@ def _judge_other_treatments(probe: PromoterProbe, effects: Effects) -> None:
     probe.add(
         OTHER_TREATMENTS,
         "deletion: own map beyond another treatment's, of what mutagenesis finds",
-        effects.ratio(
-            effects.moved["own"] - effects.moved["other treatment"],
-            effects.moved[best] - effects.moved[other],
-        ),
+        effects.ratio(moved["own"] - moved["other treatment"], moved[best] - moved[other]),
         f"The tenth of a treatment's own map takes away {gained} more than that of another treatment's; by "
         f"mutagenesis it is {most}.",
         thresholds.OWN_OF_MUTAGENESIS,

@@ -102,9 +102,8 @@ _BESIDE = {
     "contact-dataset": ("truth",),
 }
 """Which option of a picture a further file is, by its kind."""
-_FLAGS = {"treatments": "treatment", "upsampling": "as", "corrected": "as", "weights": "as"} | dict.fromkeys(
-    ("cluster", "by_attention", "reverse_complement", "background"), "as"
-)
+_WAYS = ("upsampling", "corrected", "weights", "cluster", "by_attention", "reverse_complement", "background")
+_FLAGS = {"treatments": "treatment"} | dict.fromkeys(_WAYS, "as")
 """How options are called on the command line where it is not their name."""
 _OF_MAPS = ("attention", "heatmap", "heads")
 """Pictures of maps, which a check judges."""
@@ -314,8 +313,9 @@ def _of_array(result: Any, kind: str | None) -> tuple[str, Any]:
     if kind == "pae":
         return kind, AlignedError("prediction", values)
     quantity = "probability" if np.nanmin(values) >= 0 and np.nanmax(values) <= 1 else "score"
-    named = {"name": "prediction", "letters": UNKNOWN * size, "quantity": quantity}
-    return kind, ContactPicture(ContactPrediction(**named, scores=values))
+    letters = UNKNOWN * size
+    contacts = ContactPrediction(name="prediction", letters=letters, scores=values, quantity=quantity)
+    return kind, ContactPicture(contacts)
 
 
 def _of_frame(frame: "pd.DataFrame", kind: str | None, show: Sequence[str]) -> tuple[str, Any]:

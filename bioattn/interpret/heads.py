@@ -188,11 +188,8 @@ def greedy_pruning(scorer: HeadScorer, progress: Progress = SILENT) -> list[Prun
     silenced: set[Head] = set()
     progress.begin("pruning", len(heads_of(scorer)) - len(left))
     while any(len(heads) > 1 for heads in left.values()):
-        importance = {
-            head: scorer.overall(values)
-            for head, values in scorer.importance(silenced).items()
-            if len(left[head[0]]) > 1
-        }
+        every = scorer.importance(silenced).items()
+        importance = {head: scorer.overall(values) for head, values in every if len(left[head[0]]) > 1}
         least = min(importance, key=lambda head: importance[head])  # the first of equals, so it repeats
         left[least[0]].remove(least[1])
         silenced.add(least)
@@ -338,7 +335,5 @@ def explain_heads(
 
 
 def _figures(figures: HeadFigures) -> dict[str, float | None]:
-    return {
-        name: None if math.isnan(value) else float(np.float32(value))
-        for name, value in figures._asdict().items()
-    }
+    values = figures._asdict().items()
+    return {name: None if math.isnan(value) else float(np.float32(value)) for name, value in values}

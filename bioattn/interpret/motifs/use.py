@@ -57,9 +57,8 @@ def hits_of_motifs(
 
     Ordered by row, start and number of the motif; of a palindrome the better strand counts.
     """
-    hits = find_motif_hits(
-        codes_GL, motifs, background=background, p_value=p_value, best_up_to=SEQLET_HIT_P_VALUE
-    )
+    levels = {"p_value": p_value, "best_up_to": SEQLET_HIT_P_VALUE}
+    hits = find_motif_hits(codes_GL, motifs, background=background, **levels)
     hits = hits.sort_values(["row", "start", "number", "p_value", "strand"], kind="stable")
     return hits.drop_duplicates(["row", "start", "number"])
 
