@@ -471,18 +471,15 @@ def write_page(path: Path, report: Report) -> None:
         f"default-src 'none'; script-src 'sha256-{script_digest}'; style-src 'sha256-{style_digest}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    text = (
-        _environment()
-        .get_template("page.html")
-        .render(
-            report=report,
-            sections=sections(report),
-            policy=policy,
-            generator=f"bioattn {__version__}",
-            style=Markup(style),
-            script=Markup(script),
-            data=block.format("report-data", Markup(content)),
-        )
+    template = _environment().get_template("page.html")
+    text = template.render(
+        report=report,
+        sections=sections(report),
+        policy=policy,
+        generator=f"bioattn {__version__}",
+        style=Markup(style),
+        script=Markup(script),
+        data=block.format("report-data", Markup(content)),
     )
     with text_output(path) as file:
         file.write(text)

@@ -17,7 +17,7 @@ import base64
 import itertools
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -320,7 +320,7 @@ def pack_within_budget(
     asked_for: int,
     *,
     room: int,
-    context_bytes: Callable[[int], int],
+    context_bytes: Sequence[int],
 ) -> list[tuple[int, str, bool]]:
     """Row, packed maps and whether attribution is among them, of the first of `kept` that fit; `kept` is used up.
 
@@ -333,7 +333,7 @@ def pack_within_budget(
         if attribution is not None and ids[row] in attributed:
             parts.append(quantised(attribution.averaged([ids[row]], treatments).block(slice(1))[0]))
         text = as_text(pack(parts))
-        used += len(text) + context_bytes(row)
+        used += len(text) + context_bytes[row]
         if used > room and rank:
             if rank < asked_for:
                 raise BioattnError(

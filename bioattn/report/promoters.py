@@ -395,14 +395,9 @@ def collect_browser(
         order = ranked_genes(specific_GT, unseen)
         explained = [row for row in order if ids[row] in explained_genes]
         ranked = list(dict.fromkeys([*(place[gene] for gene in wanted), *explained, *order]))
+        wanted_names, least = names if treatments else None, len(wanted)
         sites, kept, peak_bin_G = read_maps(
-            every,
-            names if treatments else None,
-            ranked,
-            best_G,
-            at_least=len(wanted),
-            room=room,
-            progress=progress,
+            every, wanted_names, ranked, best_G, at_least=least, room=room, progress=progress
         )
         context.read([ids[row] for row in kept], attention, inputs, dataset, motifs)
         first = next(iter(kept))
@@ -411,15 +406,9 @@ def collect_browser(
         if attribution is not None and ids[first] in explained_genes:
             values_TL = attribution.averaged([ids[first]], attributed).block(slice(1))[0]
             lead_attribution = dict(zip(attributed, values_TL, strict=True))
-        shown = pack_within_budget(
-            kept,
-            attribution if attributed else None,
-            attributed,
-            ids,
-            len(wanted),
-            room=room,
-            context_bytes=lambda row: context.size(ids[row]),
-        )
+        added = attribution if attributed else None
+        beside = [context.size(gene) for gene in ids]
+        shown = pack_within_budget(kept, added, attributed, ids, least, room=room, context_bytes=beside)
     shown_treatments = names or sites[0].treatments
     edges = sites[0].key_edges
     middles = (edges[:-1] + edges[1:]) // 2
