@@ -120,8 +120,7 @@ class LoadedDenoiser(LoadedModel[Denoiser, DiffusionModelConfig]):
 
         if not self.sites:
             return None
-        effect_BTL, weights_BTL = effects_and_weights(self, codes_BL)
-        both = (each - each.mean(-1, keepdims=True) for each in (effect_BTL, weights_BTL))
+        both = (each - each.mean(-1, keepdims=True) for each in effects_and_weights(self, codes_BL))
         effect_BTL, weights_BTL = (each / (each.std(-1, keepdims=True) + 1e-12) for each in both)
         return float((effect_BTL * weights_BTL).mean())
 

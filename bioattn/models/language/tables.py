@@ -43,7 +43,6 @@ LOGGER = logging.getLogger("bioattn")
 
 NO_OUTPUT = "was published without an output layer"
 LIKELIHOODS = ("id", "words", "log_likelihood", "bits_per_word", "perplexity")
-VARIANTS = ("sequence", "mutant", "score")
 SEQUENCES_AT_ONCE, BYTES_AT_ONCE = 512, 1 << 28
 """Sequences that are sorted by length, and embeddings that are held, before they are written."""
 Cell = str | int | float | None
@@ -207,8 +206,8 @@ def variant_table(
     sequences = dict(letters_in(inputs, loaded.vocabulary.alphabet)[1])
     mutants = read_variants(variants, sequences)
     scores = variant_scores(loaded, source, sequences, mutants, most, score)
-    rows = zip(mutants, scores, strict=True)
-    return list(VARIANTS), ([each.sequence, each.mutant, value] for each, value in rows), len(mutants)
+    rows = ([each.sequence, each.mutant, value] for each, value in zip(mutants, scores, strict=True))
+    return ["sequence", "mutant", "score"], rows, len(mutants)
 
 
 def warn_of_missing(

@@ -98,10 +98,6 @@ class MoleculeProbe(LikelihoodProbe):
         return {"molecules": len(self.ids)}
 
     @property
-    def tasks(self) -> tuple[str, ...]:
-        return self.loaded.config.tasks
-
-    @property
     def known_NA(self) -> NDArray[np.bool_]:  # noqa: N802
         """False for padding."""
         sizes_N = self.dataset.molecules.sizes[self.rows_N]
@@ -156,8 +152,9 @@ class MoleculeProbe(LikelihoodProbe):
         number, known_NA = len(self.ids), self.known_NA
         scores: dict[str, Floats] = {}
         maps_NA = self._maps()
-        chosen = draw_names(self.tasks, self.settings.probed, self.settings.seed)
-        tasks_T = np.array([self.tasks.index(task) for task in chosen])
+        tasks = self.loaded.config.tasks
+        chosen = draw_names(tasks, self.settings.probed, self.settings.seed)
+        tasks_T = np.array([tasks.index(task) for task in chosen])
 
         def predictions(pairs: Pairs, writing_PA: NDArray[np.int64]) -> Floats:
             answer_P = self._network_part(pairs.sample_N, tasks_T[pairs.task_N], writing_PA > 0)

@@ -117,12 +117,11 @@ class TranslationTask(TokenTask):
         simple = AlignedCounts(counted, len(self.dataset.target.tokens), len(self.dataset.source.tokens))
         rows: list[Row] = []
         for side in (VALIDATION, TEST):
-            batches = self._batches(side, EVALUATION_PAIRS)
-            if not batches:
-                continue
-            rows.append(self.model_row(side, batches))
-            counts = sum((simple.sums(pair) for pair in self._spread(side, EVALUATION_PAIRS)), np.zeros(3))
-            rows.append(Row(SPLIT_NAMES[side], simple.name, figures_of(counts.tolist())))
+            if batches := self._batches(side, EVALUATION_PAIRS):
+                rows.append(self.model_row(side, batches))
+                pairs = self._spread(side, EVALUATION_PAIRS)
+                counts = sum((simple.sums(pair) for pair in pairs), np.zeros(3))
+                rows.append(Row(SPLIT_NAMES[side], simple.name, figures_of(counts.tolist())))
         return Evaluation(rows, "next target tokens")
 
     def _spread(self, side: int, number: int) -> list[Pair]:
