@@ -48,11 +48,9 @@ class PrecedingTokens(nn.Module):
         self.embed = nn.Embedding(number + 1, config.channels) if config.ngram > 1 else None
         if self.embed is not None:
             nn.init.normal_(self.embed.weight, std=FIRST_SPREAD)
-        self.phase_PC = (
-            nn.Parameter(torch.randn(config.period, config.channels).mul_(FIRST_SPREAD))
-            if config.period
-            else None
-        )
+        self.phase_PC = None
+        if config.period:
+            self.phase_PC = nn.Parameter(torch.randn(config.period, config.channels).mul_(FIRST_SPREAD))
 
     def forward(
         self, tokens_BL: Tensor, *, earlier_BE: Tensor | None = None, first: int = 0

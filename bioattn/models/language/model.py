@@ -4,6 +4,7 @@ Shape suffixes: B sequences, L tokens (of the decoder or the only stack), S toke
 encoder-decoder), C channels, H heads, D channels of a head, V tokens of the vocabulary.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,18 +41,13 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 class Cache:
     """`KeysAndValues` of each block, for generation token by token."""
 
-    of_block: list[KeysAndValues] = field(default_factory=list)
+    of_block: dict[int, KeysAndValues] = field(default_factory=partial(defaultdict, KeysAndValues))
     tokens_BL: Tensor | None = None
     """What was read, where n-grams are embedded."""
 
     @property
     def length(self) -> int:
-        return self.of_block[0].length if self.of_block else 0
-
-    def block(self, number: int) -> KeysAndValues:
-        if number == len(self.of_block):
-            self.of_block.append(KeysAndValues())
-        return self.of_block[number]
+        return self.of_block[0].length
 
 
 class Block(nn.Module):
@@ -288,7 +284,7 @@ class LanguageModel(nn.Module):
         for number, block in enumerate(getattr(self, stack)):
             if kept is not None and number in kept:
                 kept[number] = tokens_BLC
-            held = None if cache is None else cache.block(number)
+            held = None if cache is None else cache.of_block[number]
             place = place_B if number == self.config.layers - 1 else None
             tokens_BLC = block(tokens_BLC, mask, source_BSC, source_mask, held, bias, place)
         return tokens_BLC

@@ -3,7 +3,9 @@
 Shape suffixes: B pairs, S source tokens, T steps of the decoder, C channels, N layers.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +26,7 @@ class State:
     step: int = 0
     """Steps done."""
     tensors: dict[str, Tensor] = field(default_factory=dict)
-    caches: dict[str, KeysAndValues] = field(default_factory=dict)
-
-    def cache(self, name: str) -> KeysAndValues:
-        return self.caches.setdefault(name, KeysAndValues())
+    caches: dict[str, KeysAndValues] = field(default_factory=partial(defaultdict, KeysAndValues))
 
     def chosen(self, rows: Tensor) -> "State":
         """The state of some rows, in this order; a row may be there more than once."""
@@ -39,7 +38,7 @@ class State:
             for name, each in self.caches.items()
         }
         tensors = {name: each[rows] for name, each in self.tensors.items()}
-        return State(self.known_BS[rows], self.step, tensors, caches)
+        return State(self.known_BS[rows], self.step, tensors, defaultdict(KeysAndValues, caches))
 
 
 class Recurrence(nn.Module):

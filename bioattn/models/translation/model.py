@@ -150,7 +150,7 @@ class RecurrentTranslator(nn.Module):
         if self.attention is None:
             state.tensors["summary"] = summary_BC[:, None]
         else:
-            state.cache("source").extended(*self.attention.projected(states_BSC, states_BSC))
+            state.caches["source"].extended(*self.attention.projected(states_BSC, states_BSC))
         return state
 
     def advance(self, prefix_BTC: Tensor, state: State) -> Tensor:
@@ -162,7 +162,7 @@ class RecurrentTranslator(nn.Module):
             context_BTC = state.tensors["summary"].expand(-1, steps, -1)
         else:
             bias = None if self.distances is None else self.distances(state.step, steps, state.known_BS)
-            mask, cache = _mask(state.known_BS), state.cache("source")
+            mask, cache = _mask(state.known_BS), state.caches["source"]
             context_BTC = self.attention(hidden_BTC, None, None, mask=mask, bias=bias, cache=cache)
         if self.upper is not None:
             both_BTC = torch.cat([hidden_BTC, context_BTC], -1)
@@ -211,7 +211,7 @@ class TransformerTranslator(nn.Module):
         encoded_BSC = self.normalise_encoded(source_BSC)
         for number, layer in enumerate(self.decoder):
             assert isinstance(layer, TransformerLayer)
-            state.cache(f"source.{number}").extended(
+            state.caches[f"source.{number}"].extended(
                 *layer.source_attention.projected(encoded_BSC, encoded_BSC)
             )
         return state
@@ -227,11 +227,11 @@ class TransformerTranslator(nn.Module):
         for number, layer in enumerate(self.decoder):
 
             def source(attention: MultiHeadAttention, query: Tensor, number: int = number) -> Tensor:
-                mask, cache = _mask(state.known_BS), state.cache(f"source.{number}")
+                mask, cache = _mask(state.known_BS), state.caches[f"source.{number}"]
                 found: Tensor = attention(query, None, None, mask=mask, bias=bias, cache=cache)
                 return found
 
-            cache = state.cache(f"own.{number}")
+            cache = state.caches[f"own.{number}"]
             prefix_BTC = layer(prefix_BTC, bias=own, causal=True, cache=cache, source=source)
         state.step += steps
         normal: Tensor = self.normalise(prefix_BTC)
