@@ -87,8 +87,9 @@ def maps(folder: Path, who: str, length: int) -> dict[str, Any]:
 
     from bioattn.attention.capture import capture
     from bioattn.attention.site import MapTiles
+    from bioattn.inference.run import write_attention_file
     from bioattn.models.attention_settings import ExportAttention
-    from bioattn.models.language.attention import write_attention
+    from bioattn.models.language.attention import attention_work
     from bioattn.models.language.folder import load_language_model
     from bioattn.models.language.source import read_tokens
     from bioattn.system.progress import SILENT
@@ -114,7 +115,8 @@ def maps(folder: Path, who: str, length: int) -> dict[str, Any]:
         if who == "bioattn, to a file":
             output = folder / f"{length}.h5"
             settings = ExportAttention(model=folder / "esm", sequences=path, output=output, force=True)
-            write_attention(settings, SimpleNamespace(progress=SILENT), loaded)
+            work = attention_work(loaded, path, settings.options(), window=None, batch_size=None)
+            write_attention_file(settings, SimpleNamespace(progress=SILENT), *work)
             return 0.0
         tokens_1L = read_tokens(path, loaded.vocabulary, length).padded()
         with torch.inference_mode():
