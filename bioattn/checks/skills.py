@@ -323,7 +323,24 @@ def compare_skills(probe: PromoterProbe) -> None:
         probe.measures.skip(why, *(f"{name}_skill" for name in OTHER_WEIGHTS))
     else:
         _judge_skills(probe, probe.genes)
-    _swapped_predictions(probe)
+    # Predictions of the sampled promoters with other maps, and with other or mean shapes.
+    names = ("swapped", "swapped_shapes", "mean_shapes")
+    if len(probe.names) == 1:
+        probe.measures.skip(ONE_TREATMENT, *(f"{name}_predictions" for name in names))
+        return
+    own_BT = predict(probe.predictor, probe.codes)
+    others = _with_other_maps(probe, probe.codes, own_BT)
+    probe.measures.skip(ADD_UP, *(f"{name}_predictions" for name in names if name not in others))
+    for name in [name for name in names if name in others]:
+        moved = probe.estimate(_mean_change(own_BT, others[name]))
+        label, what, _ = OTHER_WEIGHTS[name]
+        probe.add(
+            f"{name}_predictions",
+            f"1 − r of predictions with {label}",
+            moved,
+            f"{what}, predictions correlate with the model's own at r = {1 - moved.value:.2f}.",
+            thresholds.SWAPPED,
+        )
 
 
 def _judge_skills(probe: PromoterProbe, genes: HeldOut) -> None:
@@ -406,27 +423,6 @@ def _with_other_maps(probe: PromoterProbe, codes_BL: Codes, own_BT: Floats) -> d
         name: [_attending(probe, codes_BL, other) for other in substitutions]
         for name, substitutions in others.items()
     }
-
-
-def _swapped_predictions(probe: PromoterProbe) -> None:
-    """Change of the predictions of the sampled promoters with other maps, and with other or mean shapes."""
-    names = ("swapped", "swapped_shapes", "mean_shapes")
-    if len(probe.names) == 1:
-        probe.measures.skip(ONE_TREATMENT, *(f"{name}_predictions" for name in names))
-        return
-    own_BT = predict(probe.predictor, probe.codes)
-    others = _with_other_maps(probe, probe.codes, own_BT)
-    probe.measures.skip(ADD_UP, *(f"{name}_predictions" for name in names if name not in others))
-    for name in [name for name in names if name in others]:
-        moved = probe.estimate(_mean_change(own_BT, others[name]))
-        label, what, _ = OTHER_WEIGHTS[name]
-        probe.add(
-            f"{name}_predictions",
-            f"1 − r of predictions with {label}",
-            moved,
-            f"{what}, predictions correlate with the model's own at r = {1 - moved.value:.2f}.",
-            thresholds.SWAPPED,
-        )
 
 
 def _mean_change(own_BT: Floats, changed: Sequence[Floats]) -> Statistic:

@@ -4,7 +4,7 @@ A picture has two functions: one reads its typed data from files, the other draw
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -228,9 +228,13 @@ def _read(
     options: dict[str, Any],
     progress: Progress,
 ) -> Any:
-    """The typed data of a picture of a file and `others` that are drawn with it. names: of samples."""
+    """The typed data of a picture of a file and `others` that are drawn with it. names: of samples.
+
+    Raises: SettingsError for an option that the picture's `read` does not take or lacks.
+    """
     read = _function(PICTURES[kind].read)
-    first, *known = inspect.signature(read).parameters
+    parameters = inspect.signature(read).parameters
+    first, *known = parameters
     for path in others if first != "paths" else ():
         other = find_kind(Candidate(path))
         name = next((name for name in _BESIDE.get(other.name if other else "", ()) if name in known), None)
@@ -238,7 +242,27 @@ def _read(
             what = "a file of no known kind" if other is None else other.title
             raise BioattnError(f"{path}: is {what}; the picture {kind} of {source} does not take it")
         options[name] = path
-    accepted = _accepted(kind, names, options)
+    accepted = dict(options)
+    target = next((option for option in _SAMPLES if option in known), None)
+    if target in ("gene", "sample") and len(names) != 1 and (names or target == "gene"):
+        raise SettingsError(f"the picture {kind} is of one {target}; name it with --{target}")
+    if names:
+        accepted[target or "sample"] = names[0] if target in ("gene", "sample") else names
+    for name, value in accepted.items():
+        if name not in parameters:
+            # Files are given by their names alone.
+            unnamed = {"progress", *(each for beside in _BESIDE.values() for each in beside)}
+            options_of = {_FLAGS.get(each, each) for each in known if each not in unnamed}
+            flags = ", ".join(f"--{each.replace('_', '-')}" for each in sorted(options_of))
+            given = f"--{_FLAGS.get(name, name).replace('_', '-')}"
+            what = f"{given} {name.replace('_', '-')}" if given == "--as" else given
+            takes = flags or "none but --width"
+            raise SettingsError(f"{what}: the picture {kind} takes no such option; it takes {takes}")
+        kinds = str(parameters[name].annotation)
+        if isinstance(value, str) and "Path" in kinds:
+            accepted[name] = Path(value)
+        elif isinstance(value, str | int) and "Sequence[" in kinds:
+            accepted[name] = [value]
     if "progress" in known:
         accepted["progress"] = progress
     if first == "paths":
@@ -247,32 +271,6 @@ def _read(
         with open_attention(source) as attention:
             return read(attention, **accepted)
     return read(source, **accepted)
-
-
-def _accepted(kind: str, names: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as `read` takes them. Raises: SettingsError for one that it does not take or lacks."""
-    parameters = inspect.signature(_function(PICTURES[kind].read)).parameters
-    accepted = dict(options)
-    target = next((option for option in _SAMPLES if option in parameters), None)
-    if target in ("gene", "sample") and len(names) != 1 and (names or target == "gene"):
-        raise SettingsError(f"the picture {kind} is of one {target}; name it with --{target}")
-    if names:
-        accepted[target or "sample"] = names[0] if target in ("gene", "sample") else names
-    for name, value in accepted.items():
-        if name not in parameters:
-            # Files are given by their names alone.
-            others = {"progress", *(each for beside in _BESIDE.values() for each in beside)}
-            known = {_FLAGS.get(each, each) for each in list(parameters)[1:] if each not in others}
-            flags = ", ".join(f"--{each.replace('_', '-')}" for each in sorted(known)) or "none but --width"
-            given = f"--{_FLAGS.get(name, name).replace('_', '-')}"
-            what = f"{given} {name.replace('_', '-')}" if given == "--as" else given
-            raise SettingsError(f"{what}: the picture {kind} takes no such option; it takes {flags}")
-        kinds = str(parameters[name].annotation)
-        if isinstance(value, str) and "Path" in kinds:
-            accepted[name] = Path(value)
-        elif isinstance(value, str | int) and "Sequence[" in kinds:
-            accepted[name] = [value]
-    return accepted
 
 
 def _typed(result: Any, kind: str | None, options: dict[str, Any]) -> tuple[str, Any]:

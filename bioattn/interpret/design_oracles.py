@@ -141,7 +141,13 @@ def baseline_designs(
         for word in rng.choice(len(letters), PASTED):
             place = rng.integers(row.size - K + 1)
             row[place : place + K] = letters[word]
-    climbed = _climbed(rng, drawn, objective)
+    climbed = drawn.copy()
+    for _ in range(CLIMBS):
+        mutants = np.repeat(climbed, MUTANTS, axis=0)
+        _mutate(rng, mutants, 1)
+        mutants = np.concatenate([climbed[:, None], mutants.reshape(len(climbed), MUTANTS, -1)], 1)
+        gains = objective(mutants.reshape(-1, climbed.shape[1])).reshape(len(climbed), -1)
+        climbed = mutants[np.arange(len(climbed)), gains.argmax(1)]
     bred = _bred(rng, chain.sample(rng, max(number, 32), train_BL.shape[1]), objective)
     return {
         f"Markov chain of order {ORDER}": drawn,
@@ -149,17 +155,6 @@ def baseline_designs(
         "hill-climbing": climbed,
         "genetic algorithm": bred[:number],
     }
-
-
-def _climbed(rng: np.random.Generator, codes_BL: Codes, objective: Objective) -> Codes:
-    climbed = codes_BL.copy()
-    for _ in range(CLIMBS):
-        mutants = np.repeat(climbed, MUTANTS, axis=0)
-        _mutate(rng, mutants, 1)
-        mutants = np.concatenate([climbed[:, None], mutants.reshape(len(climbed), MUTANTS, -1)], 1)
-        worth = objective(mutants.reshape(-1, climbed.shape[1])).reshape(len(climbed), -1)
-        climbed = mutants[np.arange(len(climbed)), worth.argmax(1)]
-    return climbed
 
 
 def _bred(rng: np.random.Generator, codes_BL: Codes, objective: Objective) -> Codes:
