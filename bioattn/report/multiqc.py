@@ -162,7 +162,14 @@ def write_multiqc(inputs: Sequence[Path], output: Path, sample: str | None = Non
                         f"sample {name!r} already; name samples apart with --title, one call for each"
                     )
                 whose[section, name] = path, figures
-                _add(data.setdefault(section, {}), section, name, figures)
+                entries = data.setdefault(section, {})
+                if SECTIONS[section]["plot_type"] == "linegraph":
+                    entries.update({f"{name} {line}": points for line, points in figures.items()})
+                    continue
+                for key, value in figures.items():
+                    if value is not None:
+                        text = html.escape(value) if isinstance(value, str) else value
+                        entries.setdefault(name, {})[key] = text
     with atomic_folder(output, FILES) as folder:
         for section in SECTIONS:
             if section in data:
@@ -183,16 +190,6 @@ def _samples(path: Path) -> list[Sample]:
             "models, checks, alignment statistics or predictions"
         )
     return [kind.multiqc(path)]
-
-
-def _add(entries: dict[str, Any], section: str, name: str, figures: Mapping[str, Any]) -> None:
-    if SECTIONS[section]["plot_type"] == "linegraph":
-        for line, points in figures.items():
-            entries[f"{name} {line}"] = points
-        return
-    for key, value in figures.items():
-        if value is not None:
-            entries.setdefault(name, {})[key] = html.escape(value) if isinstance(value, str) else value
 
 
 def _section(section: str, data: dict[str, Any]) -> dict[str, Any]:

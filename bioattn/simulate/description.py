@@ -3,7 +3,6 @@
 Nothing here imports NumPy.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -165,22 +164,18 @@ def describe_simulation(path: Path) -> dict[str, Any]:
     index = path / INDEX if path.is_dir() else path
     content = read_json(index)
     try:
-        return {"format_version": content["format_version"], **_figures(content)}
+        kind, shown = content["format"], {"format_version": content["format_version"]}
+        if kind == FAMILIES_FORMAT:
+            names = [family["id"] for family in content["families"]]
+            groups = len({family["group"] for family in content["families"]})
+            return shown | {"seed": content["seed"], "families": some(names), "groups": groups}
+        if kind == PROMOTERS_FORMAT:
+            named = {name: some(list(content[name])) for name in ("motifs", "treatments")}
+            return shown | {"settings": content["settings"], **named}
+        if kind == SEQUENCES_FORMAT:
+            return shown | {"settings": content["settings"]}
+        if kind == TREES_FORMAT:
+            return shown | {name: content[name] for name in ("seed", "count", "alphabet")}
+        return shown | {name: value for name, value in content.items() if not name.startswith("format")}
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{index}: is incomplete ({error!r})") from error
-
-
-def _figures(content: Mapping[str, Any]) -> dict[str, Any]:
-    kind = content["format"]
-    if kind == FAMILIES_FORMAT:
-        names = [family["id"] for family in content["families"]]
-        groups = len({family["group"] for family in content["families"]})
-        return {"seed": content["seed"], "families": some(names), "groups": groups}
-    if kind == PROMOTERS_FORMAT:
-        shown = {name: some(list(content[name])) for name in ("motifs", "treatments")}
-        return {"settings": content["settings"], **shown}
-    if kind == SEQUENCES_FORMAT:
-        return {"settings": content["settings"]}
-    if kind == TREES_FORMAT:
-        return {name: content[name] for name in ("seed", "count", "alphabet")}
-    return {name: value for name, value in content.items() if not name.startswith("format")}
