@@ -154,10 +154,7 @@ def case_sample(case: str, seed: int) -> SimulatedPromoters:
 
 def counting_zone(case: str, column: int) -> tuple[int, int]:
     """Where a treatment's motif counts: its first and last start in bases from the promoter's first base."""
-    zones = {
-        CONSTANT: (0, LENGTH - CONSTANT_BASES - 10),
-        POSITION: (20 * column, 20 * column + 60),
-    }
+    zones = {CONSTANT: (0, LENGTH - CONSTANT_BASES - 10), POSITION: (20 * column, 20 * column + 60)}
     return zones.get(case, (LENGTH // 2, LENGTH))
 
 

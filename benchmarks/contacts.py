@@ -100,12 +100,7 @@ class ContactNetwork(nn.Module):
 
 
 def train_network(
-    maps: list[np.ndarray],
-    families: list[TrainingFamily],
-    *,
-    steps: int,
-    schedule: int,
-    seed: int,
+    maps: list[np.ndarray], families: list[TrainingFamily], *, steps: int, schedule: int, seed: int
 ) -> ContactNetwork:
     """Train on crops of the families' maps; the weights returned are a running average.
 

@@ -30,11 +30,7 @@ import numpy as np
 import torch
 from common import options as command_line
 
-from bioattn.alignments.input_features import (
-    InputFeatures,
-    encode_alignment,
-    sample_input_features,
-)
+from bioattn.alignments.input_features import InputFeatures, encode_alignment, sample_input_features
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.inputs import ModelInputs

@@ -69,10 +69,7 @@ TRIPS: dict[str, tuple[list[str], list[str], str, str]] = {
     ),
     "A3M → run evoformer --attention → plot contacts": (
         [],
-        [
-            EVOFORMER,
-            "plot family data/families/structure/simulated000000.pdb -o contacts.png",
-        ],
+        [EVOFORMER, "plot family data/families/structure/simulated000000.pdb -o contacts.png"],
         "350",
         "250",
     ),

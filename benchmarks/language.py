@@ -334,13 +334,7 @@ def family(work: Path, seed: int, steps: int | None) -> list[dict[str, object]]:
         }
         for name, own, other, (low, high), count in (
             ("perplexity", perplexities[0](everyone), perplexities[1](everyone), ratio, len(test)),
-            (
-                "Spearman",
-                spearman(scored, measured),
-                spearman(simple, measured),
-                gain(scored),
-                len(measured),
-            ),
+            ("Spearman", spearman(scored, measured), spearman(simple, measured), gain(scored), len(measured)),
             (
                 "Spearman, mean of the seeds so far",
                 spearman(mean, measured),

@@ -293,10 +293,7 @@ ROWS: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, tuple[int, ...]]]
     ),
     "reading": (reading, dict.fromkeys(("transformers", "bioattn"), (200, 20))),
     "training": (training, dict.fromkeys(("transformers", "transformers, fused GELU", "bioattn"), (5,))),
-    "generation": (
-        generation,
-        {"transformers": (1, 8), "bioattn": (1, 8)},
-    ),
+    "generation": (generation, {"transformers": (1, 8), "bioattn": (1, 8)}),
 }
 
 

@@ -101,11 +101,7 @@ def held_out(what, sides, work, encoder, seed):
         found["forest"] = forest(dataset, known, asked)
     began = time.process_time()
     settings = MoleculeTraining(
-        dataset=path,
-        output=work / "model",
-        force=True,
-        model={"encoder": encoder},
-        training={"seed": seed},
+        dataset=path, output=work / "model", force=True, model={"encoder": encoder}, training={"seed": seed}
     )
     train(FAMILY, settings, device=CPU)
     loaded = load_molecule_model(work / "model", CPU)

@@ -205,10 +205,7 @@ def ridge_table(
         score_pairs(
             [ridge_maps(row, dataset, names, codes)], codes, pairs, located, groups, contrasts
         ).assign(signal=row.name)
-        for row in (
-            data.fitted("k-mer ridge", kmer_windows(data, KMERS), by_penalty),
-            component_ridge(data),
-        )
+        for row in (data.fitted("k-mer ridge", kmer_windows(data, KMERS), by_penalty), component_ridge(data))
     )
 
 

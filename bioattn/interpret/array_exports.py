@@ -171,13 +171,7 @@ def _promoters_anndata(
     of_treatments = {
         key: maps.read(numbers, keys[key]).astype(np.float32) for key in watched(progress, "maps", keys)
     }
-    data = _anndata(
-        located.index,
-        pd.Index(names, dtype=object),
-        settings,
-        X=values,
-        obsm=of_treatments,
-    )
+    data = _anndata(located.index, pd.Index(names, dtype=object), settings, X=values, obsm=of_treatments)
     for column in located.columns:
         data.obs[column] = located[column].to_numpy()
     if maps.tells_apart:

@@ -108,9 +108,7 @@ def select_treatments(
 
 
 def named_treatments(
-    names: Sequence[str],
-    features: Mapping[str, Any] = MappingProxyType({}),
-    title: str = "treatment",
+    names: Sequence[str], features: Mapping[str, Any] = MappingProxyType({}), title: str = "treatment"
 ) -> TreatmentTable:
     """Make a table of numbers (None = missing) and categories by feature. title: of the column of names."""
     index = pd.Index(list(names), dtype=object, name=title)

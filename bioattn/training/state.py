@@ -107,11 +107,7 @@ def save_state(
 
 
 def load_state(
-    path: Path,
-    job: Mapping[str, Any],
-    model: torch.nn.Module,
-    average: torch.nn.Module,
-    optimizer: AdamW,
+    path: Path, job: Mapping[str, Any], model: torch.nn.Module, average: torch.nn.Module, optimizer: AdamW
 ) -> tuple[Position, dict[str, Tensor]]:
     """Put the saved weights into `model`, `average` and `optimizer`; return the position and the best weights.
 

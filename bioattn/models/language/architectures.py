@@ -442,12 +442,7 @@ def _scaled(factor: float, turn: Turn = AS_IT_IS) -> Turn:
 
 
 def _pair(
-    ours: str,
-    theirs: str,
-    turn: Turn = AS_IT_IS,
-    part: tuple[int, int] | None = None,
-    *,
-    biased: bool = True,
+    ours: str, theirs: str, turn: Turn = AS_IT_IS, part: tuple[int, int] | None = None, *, biased: bool = True
 ) -> Iterator[Row]:
     yield Row(f"{ours}.weight", [f"{theirs}.weight"], turn, part)
     yield Row(f"{ours}.bias", [f"{theirs}.bias"], turn, part) if biased else Row(f"{ours}.bias")

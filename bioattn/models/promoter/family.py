@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bioattn.choices import WeightType
 from bioattn.errors import SettingsError
 from bioattn.io.files import read_json, text_output
-from bioattn.io.settings import (
-    RUNNING,
-    Settings,
-    Writes,
-    argument,
-    option,
-    output_option,
-    table,
-)
+from bioattn.io.settings import RUNNING, Settings, Writes, argument, option, output_option, table
 from bioattn.models.attention_settings import (
     BATCH_SIZE_HELP,
     DROP_PARTS_HELP,
