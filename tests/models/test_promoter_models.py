@@ -290,7 +290,7 @@ def test_both_stems_share_the_channels():
         torch.testing.assert_close(known, known_alone)
     stem = make(stem="both", channels=10)[0].members[0].network.stem  # halves of an odd size
     assert stem(codes())[0].shape[-1] == 10
-    with pytest.raises(FormatError, match="channels is 15; stem = both takes half"):
+    with pytest.raises(FormatError, match="channels is 15; it must be even for stem = both"):
         make(stem="both", channels=15)
 
 
