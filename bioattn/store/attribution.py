@@ -119,19 +119,20 @@ class Attribution(Results):
 
         samples: names, or a slice of their numbers. Raises: BioattnError for what is not there.
         """
-        values = self.values(gene=self._named(samples), treatment=treatments)
-        return self._labelled(values, samples, treatments, {"base": BASES})
+        names = self._named(samples)
+        values = self.values(gene=names, treatment=treatments)
+        return self._labelled(values, names, treatments, {"base": BASES})
 
     def at_bases(self, *, samples: Choice = None, treatments: Names = None) -> LabelledArray:
         """What the base that is there adds: axes sample, treatment, position. Raises: as `array`."""
-        values = self.contributions(gene=self._named(samples), treatment=treatments)
-        return self._labelled(values, samples, treatments, {})
+        names = self._named(samples)
+        return self._labelled(self.contributions(gene=names, treatment=treatments), names, treatments, {})
 
     def _labelled(
-        self, values: NDArray[Any], samples: Choice, treatments: Names, more: Mapping[str, Sequence[str]]
+        self, values: NDArray[Any], samples: Names, treatments: Names, more: Mapping[str, Sequence[str]]
     ) -> LabelledArray:
         coordinates: dict[str, Sequence[Any] | NDArray[Any]] = {
-            schema.SAMPLE: self._contents.samples.ids if samples is None else self._named(samples) or (),
+            schema.SAMPLE: self._contents.samples.ids if samples is None else samples,
             "treatment": self.treatments if treatments is None else treatments,
             "position": self.positions,
             **more,

@@ -251,7 +251,7 @@ class Attention(Results):
                 dims=array.dims if layout.per_sample else (schema.SAMPLE, *array.dims),
                 shape=shape,
                 dtype=np.dtype(array.dtype),
-                heads=said["heads"],
+                heads=tuple(map(int, said["heads"])),
                 reduce=Reduction(said["reduce"]),
                 treatments=None if named is None else [str(name) for name in named],
                 key_edges=None if edges is None else np.array(edges, dtype=np.int64),

@@ -329,11 +329,15 @@ class FileLayout:
 
 
 def axis_length(axis: Axis, lengths: Mapping[str, int] | None = None) -> int:
-    """How many places an axis has in the sample of these lengths; None = in the array of all samples."""
+    """How many places an axis has in the sample of these lengths; None = in the array of all samples.
+
+    Raises: ValueError when the axis does not say, as in a damaged file.
+    """
     if axis.lengths is not None and lengths is not None:
         length = lengths[axis.lengths]
         return length if axis.limit is None else min(length, axis.limit)
-    assert axis.size is not None, f"the axis {axis.name!r} has no length"
+    if axis.size is None:
+        raise ValueError(f"the axis {axis.name!r} has no length")
     return axis.size
 
 

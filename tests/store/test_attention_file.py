@@ -1,5 +1,7 @@
 """Files of attention and attribution: h5py, xarray and our reader give back what was written; damage is found."""
 
+import json
+
 import h5py
 import numpy as np
 import pytest
@@ -166,6 +168,21 @@ def delete_attribute(holder, name):
     return lambda file: file[holder].attrs.__delitem__(name)
 
 
+def in_layout(**changes):
+    """Change the layout as JSON of every axis that has these names."""
+
+    def change(file):
+        layout = json.loads(file["layout"].asstr()[0])
+        for group in layout["groups"]:
+            for axis in group["axes"]:
+                axis.update({name: value for name, value in changes.items() if axis[name] is not None})
+        text = json.dumps(layout)
+        del file["layout"]
+        file.create_dataset("layout", data=[text], dtype=h5py.string_dtype())
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -178,6 +195,7 @@ def delete_attribute(holder, name):
         (values("samples/id", 0, "géne/0001"), "'géne/0001' occurs more than once"),
         (values("predictions/values", (0, 0), np.nan), "holds NaN or infinities"),
         (delete("layout"), "object 'layout' doesn't exist"),
+        (in_layout(size=None), "has no length"),
         (delete_attribute("/", "inputs"), "the attribute 'inputs' is missing"),
         (delete(f"{SITE}/weights"), f"/{SITE}/weights: the dataset is missing"),
     ],
@@ -249,3 +267,12 @@ def test_what_is_no_attribution_is_refused(tmp_path):
         file.attrs["format"] = "bioattn-attention"
     with pytest.raises(FormatError, match="is no attribution file"), open_attribution(tmp_path / "other.h5"):
         pass
+
+
+def test_names_may_come_one_by_one(tmp_path):
+    write(tmp_path / "x.h5")
+    with open_attribution(tmp_path / "x.h5") as file:
+        for read in (file.array, file.at_bases):
+            found = read(samples=(name for name in ("G3", "G1")))
+            assert list(found.coordinates["sample"]) == ["G3", "G1"]
+            np.testing.assert_array_equal(found.values, read(samples=["G3", "G1"]).values)
