@@ -7,8 +7,8 @@ resumed run sees what an undisturbed one would have.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,7 +84,6 @@ class TrainingFamily:
         )
 
 
-@cache
 def simulated_family(seed: int, number: int) -> TrainingFamily:
     """A simulated family in the form of a contact dataset's."""
     family = simulate_family(np.random.default_rng([seed, number]))
@@ -149,6 +148,8 @@ class TrainingSamples:
     config: EvoformerTrainingConfig
     covariance: bool = False
     """Whether samples have pair features."""
+    _simulated: dict[int, TrainingFamily] = field(default_factory=dict, init=False)
+    """By number, each made when it is first drawn."""
 
     def step(self, step: int, numbers: slice = slice(None), *, simulated: bool = False) -> list[Sample]:
         """The samples whose gradients make update number `step` (from 0) of a stage, or some of them; sets torch's
@@ -167,7 +168,10 @@ class TrainingSamples:
     def _draw(self, step: int, random: np.random.Generator, number: int, simulated: bool) -> Sample:
         config = self.config
         if random.random() < config.simulated_share or simulated:
-            family = simulated_family(config.seed, int(random.integers(config.simulated_families)))
+            which = int(random.integers(config.simulated_families))
+            if which not in self._simulated:
+                self._simulated[which] = simulated_family(config.seed, which)
+            family = self._simulated[which]
         else:
             # Every family once per pass, in an order that is the pass's own.
             turn, place = divmod(step * config.families_per_step + number, len(self.real))

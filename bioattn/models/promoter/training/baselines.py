@@ -223,8 +223,9 @@ def default_baselines(
         bumps = kmer_bumps(data, KMERS)
         # One number a gene, its coordinate on the shared axis, times the axis: how far one gets when no treatment
         # has anything of its own.
-        shared_TD = principal_directions(data.deviations)[:, :1]
-        if data.axis is not None:
+        if data.axis is None:
+            shared_TD = principal_directions(data.deviations)[:, :1]
+        else:
             shared_TD = data.axis.loading[:, None].astype(np.float32)
         rows += [
             lambda: covariates(data, dataset),

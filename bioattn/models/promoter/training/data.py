@@ -139,14 +139,19 @@ class TrainingBatches:
         self.treatments_per_step = min(per_step, self.num_treatments)
         self.steps_per_epoch = max(1, len(genes) // config.batch_size)
         """The genes left over join the last batch rather than make a tiny one."""
+        self._epoch = -1
+        self._order = genes
+        """The genes as epoch `_epoch` takes them: drawn once for all its steps."""
 
     def batch(self, epoch: int, step: int) -> Batch:
         """The batch of a step of an epoch, both from 0."""
         config = self.config
-        order = np.random.default_rng([config.seed, epoch]).permutation(self.genes)
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._order = np.random.default_rng([config.seed, epoch]).permutation(self.genes)
         last = step == self.steps_per_epoch - 1
         start = step * config.batch_size
-        genes_B = order[start : None if last else start + config.batch_size]
+        genes_B = self._order[start : None if last else start + config.batch_size]
         random = np.random.default_rng([config.seed, epoch, step])
         seed = int(random.integers(2**62))
         shifts_B = random.integers(-self.max_shift, self.max_shift + 1, size=len(genes_B))
