@@ -13,10 +13,14 @@ class ContactSettings:
     """How pairs become a dataset."""
 
     max_depth: int | None = option(
-        "Keep at most N rows of an alignment: the first and a random choice of others.", min=1
+        "Keep at most N rows of an alignment: the first and a random choice of others."
     )
     seed: int = SEED
     """Each alignment has its own random numbers, whatever else is in the table."""
+
+    def __post_init__(self) -> None:
+        if self.max_depth is not None and self.max_depth < 1:
+            raise SettingsError(f"--max-depth must be at least 1, not {self.max_depth}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +41,7 @@ class PreparationSettings:
     max_identity: float | None = option(
         "Keep one of rows with a larger identity to each other (hhfilter -id).", metavar="F"
     )
-    max_depth: int | None = option(
-        "Keep the query and a random choice of N − 1 other rows.", metavar="N", min=1
-    )
+    max_depth: int | None = option("Keep the query and a random choice of N − 1 other rows.", metavar="N")
     seed: int = SEED
     weight_identity: float = WEIGHT_IDENTITY
     """Rows with at least this identity share their weight in Neff."""
@@ -53,17 +55,21 @@ class PreparationSettings:
                 raise SettingsError(f"{flag} is a fraction from 0 to 1, not {value:g}{hint}")
         if self.max_identity == 0:
             raise SettingsError("--max-identity 0 would leave hardly more than the query; take about 0.9")
+        if self.max_depth is not None and self.max_depth < 1:
+            raise SettingsError(f"--max-depth must be at least 1, not {self.max_depth}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
     """How a database is searched."""
 
-    iterations: int = option("--search: at most N iterations.", default=1, metavar="N", min=1)
+    iterations: int = option("--search: at most N iterations.", default=1, metavar="N")
     """The search ends before when it finds nothing new."""
     max_evalue: float = option("--search: largest E-value of a hit.", default=1e-3, metavar="E")
     """Of a sequence, and of each of its domains, that enters the alignment."""
 
     def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise SettingsError(f"--iterations must be at least 1, not {self.iterations}")
         if not self.max_evalue > 0:
             raise SettingsError(f"--max-evalue must be above 0, not {self.max_evalue:g}")

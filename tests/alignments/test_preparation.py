@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from bioattn.alignments.choices import PreparationSettings
+from bioattn.alignments.choices import ContactSettings, PreparationSettings, SearchSettings
 from bioattn.alignments.preparation import Preparation, prepare_alignment
 from bioattn.alignments.rows import centre_on_query
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment_file import parse_a3m
 from tests.alignments.conftest import random_family
 
@@ -102,6 +102,17 @@ def test_identity_and_depth():
     assert len(drawn) > 3
     assert rows(prepare(max_depth=3, seed=4).alignment) == rows(prepare(max_depth=3, seed=4).alignment)
     assert list(rows(prepare(max_depth=1).alignment)) == ["q/1-6"]
+
+
+@pytest.mark.parametrize("kind", [PreparationSettings, ContactSettings])
+def test_no_row_at_all_is_refused(kind):
+    with pytest.raises(SettingsError, match="--max-depth must be at least 1, not 0"):
+        kind(max_depth=0)
+
+
+def test_no_iteration_at_all_is_refused():
+    with pytest.raises(SettingsError, match="--iterations must be at least 1, not 0"):
+        SearchSettings(iterations=0)
 
 
 def test_rows_left_out_by_other_filters_do_not_hold_back_the_redundancy_filter():
