@@ -182,8 +182,9 @@ class _Shapes:
     def receive(
         self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
     ) -> None:
-        shape_BHTP = split_weights(weights, self._idle[site.name], null_key=False).shape_BHTK
-        self.sums[site.name] = self.sums.get(site.name, 0.0) + shape_BHTP.double().sum(0)
+        if site.name in self._idle:  # a ridge weighs no values, and all bins alike
+            shape_BHTP = split_weights(weights, self._idle[site.name], null_key=False).shape_BHTK
+            self.sums[site.name] = self.sums.get(site.name, 0.0) + shape_BHTP.double().sum(0)
 
 
 def _of(tensor_BHTK: Tensor, source: Sequence[int] | None) -> Tensor:

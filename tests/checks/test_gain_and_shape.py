@@ -1,5 +1,7 @@
 """Gain and shape: against NumPy one map at a time, and on models whose treatments differ in one of them alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from bioattn.attention.capture import capture, substitute
 from bioattn.checks.promoters import known_bins, predict
 from bioattn.checks.skills import gain_and_shape, join_weights, other_treatments, split_weights
 from bioattn.checks.thresholds import IDLE
+from bioattn.models.promoter.model import PromoterModel
 from tests.result_files import Heard
 
 SOURCE = [2, 3, 1, 0]
@@ -65,6 +68,22 @@ def test_shapes_are_exchanged_and_gains_stay(make_model, codes):
     np.testing.assert_allclose(used_BHTP / used_BHTP.sum(-1, keepdims=True), expected, atol=1e-6)
     both = predicted(model, codes, parts.exchanged(gains=SOURCE, shapes=SOURCE))
     np.testing.assert_allclose(both, predicted(model, codes, other_treatments(SOURCE)), atol=1e-5)
+
+
+def test_a_ridge_beside_the_network_has_no_shapes(make_model, codes):
+    model = make_model()
+    vocabulary = model.vocabulary
+    config = replace(model.config, conditioning="ridge", reader="linear", ridge_blocks=((3, 1, 1, 0),))
+    ridge = PromoterModel([config], vocabulary).eval()
+    both = replace(model, model=PromoterModel.mean([model.model, ridge], vocabulary))
+    assert "promoter.ridge.0" in both.sites
+    own, beside = parts_of(model, codes), parts_of(both, codes)
+    assert beside.mean_shape.keys() == beside.idle.keys() == own.idle.keys()
+    for name, shape_HTP in own.mean_shape.items():
+        torch.testing.assert_close(beside.mean_shape[name], shape_HTP)
+    swapped = (predicted(each, codes, other_treatments(SOURCE)) for each in (model, both))
+    moved = [found - predicted(each, codes) for found, each in zip(swapped, (model, both), strict=True)]
+    np.testing.assert_allclose(moved[1], moved[0] / 2, atol=1e-5)
 
 
 def test_mean_shapes_are_means_over_the_promoters_that_have_the_bin(make_model, codes):
