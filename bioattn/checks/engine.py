@@ -89,8 +89,9 @@ class Evidence:
 
     def __post_init__(self) -> None:
         if self.controls is not None and self.dataset is None:
-            what = "models are retrained on the dataset; give that with --dataset"
-            raise SettingsError(f"--controls {self.controls}: {what}")
+            raise SettingsError(
+                f"--controls {self.controls}: models are retrained on the dataset; give that with --dataset"
+            )
 
     def options(self) -> dict[str, str]:
         """Option of the command for each field that was given."""

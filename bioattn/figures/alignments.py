@@ -72,8 +72,9 @@ def read_arcs(
             title = info.name if heads is None or group == [None] else f"{info.name}, head {group[0]}"
             panels.append(ArcPanel(title, strongest_pairs(map_RR, top, min_separation)))
     if not any(panel.pairs for panel in panels):
-        apart = f"{min_separation} or more apart"
-        raise BioattnError(f"no two places of {sample} that lie {apart} have attention")
+        raise BioattnError(
+            f"no two places of {sample} that lie {min_separation} or more apart have attention"
+        )
     first = chosen[0][0]
     places = list(map(str, attention.coordinates(first.name, "key", sample)))
     label = first.kind("key").removeprefix("source_")

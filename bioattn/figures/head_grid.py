@@ -99,8 +99,9 @@ def read_head_grid(
         averaged = maps.averaged(samples, treatments, progress=progress)
         return _promoter_grid(averaged, window_zero(attention, zero))
     if treatments or weights or zero is not None or len(samples) > 1:
-        choosing = "choose with one --sample, --sites and --heads"
-        raise BioattnError(f"{attention.path}: holds {attention.inputs}; {choosing}")
+        raise BioattnError(
+            f"{attention.path}: holds {attention.inputs}; choose with one --sample, --sites and --heads"
+        )
     sample = only_sample(attention, samples[0] if samples else None, RESIDUES)
     chosen = choose_maps(attention, sites, heads)
     kinds = {_KINDS.get(info.kind("key"), info.kind("key")) for info, _ in chosen}

@@ -131,8 +131,9 @@ def draw_logos(logos: Logos, width: float) -> Figure:
     down = math.ceil(len(motifs) / across)
     room = int((style.PAGE_HEIGHT - 5) / _ROW) * max(1, int(width / _COLUMN))
     if len(motifs) > room:
-        number = f"{len(motifs):,}"
-        raise BioattnError(f"{number} logos do not fit on a page, {room} do; choose with --show or --top")
+        raise BioattnError(
+            f"{len(motifs):,} logos do not fit on a page, {room} do; choose with --show or --top"
+        )
     figure = style.new_figure(width if across > 1 else min(width, 85.0), down * _ROW + 4)
     axes = style.panels(figure, len(motifs), down, across, sharex=True, sharey=True)
     widest, tallest = max(motif.width for motif in motifs), 2.0

@@ -199,8 +199,9 @@ def _default_kind(path: Path, num_samples: int) -> str:
         elif keys & {"predicted_aligned_error", "pae", "distance"}:
             known = "pae"
     if known is None and _BESIDE.get(kind.name) in (("attribution",), ("promoters",)):
-        what = "drawn with attention: name the attention file before it"
-        raise BioattnError(f"{path}: is {kind.title}, {what}")
+        raise BioattnError(
+            f"{path}: is {kind.title}, drawn with attention: name the attention file before it"
+        )
     if known is None:
         raise BioattnError(
             f"{path}: is {kind.title}, of which there is no picture; --kind chooses one of {', '.join(PICTURES)}"

@@ -93,8 +93,9 @@ def only_sample(attention: Attention, sample: str | None, over: Sequence[str]) -
     Raises: BioattnError when it is not there or could be any of several.
     """
     if attention.inputs not in over:
-        wanted = f"one over {' or '.join(over)} is needed"
-        raise BioattnError(f"{attention.path}: holds attention over {attention.inputs}; {wanted}")
+        raise BioattnError(
+            f"{attention.path}: holds attention over {attention.inputs}; one over {' or '.join(over)} is needed"
+        )
     names = [str(name) for name in attention.samples.index]
     if sample is None and len(names) == 1:
         return names[0]

@@ -90,8 +90,9 @@ def export_anndata(
         ) from None
     if not is_hdf5(path):
         if sites or heads is not None or value_weighted or sample is not None:
-            choosing = "--sites, --heads, --value-weighted and --sample choose in attention"
-            raise BioattnError(f"{path}: holds predictions; {choosing}")
+            raise BioattnError(
+                f"{path}: holds predictions; --sites, --heads, --value-weighted and --sample choose in attention"
+            )
         predictions = read_predictions(path)
         require_names("--treatment", treatments, list(predictions.columns), path)
         ids = choose_genes(genes, list(predictions.index), path) if genes else predictions.index
@@ -153,8 +154,9 @@ def _promoters_anndata(
         # A slash would make a group of a name.
         keys = {f"{KEY}:{name}".replace("/", "|"): name for name in names}
         if len(keys) < len(names):
-            alike = "names of treatments differ in / and | alone"
-            raise BioattnError(f"{attention.path}: {alike}; choose with --treatment")
+            raise BioattnError(
+                f"{attention.path}: names of treatments differ in / and | alone; choose with --treatment"
+            )
     settings: dict[str, Any] = {
         "content": "attention over promoters",
         "sites": [site.name for site in maps.sites],

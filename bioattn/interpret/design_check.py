@@ -96,8 +96,9 @@ class ModelOracle:
         self.model, self.predictor, self.path = model, model.predictor(), dataset
         record = {} if model.path is None else read_training_record(model.path)
         if record.get("dataset", {}).get("sha256") != sha256_of(dataset):
-            what = f"is not the dataset that {model.path} was trained on"
-            raise BioattnError(f"--oracle-dataset {dataset}: {what}")
+            raise BioattnError(
+                f"--oracle-dataset {dataset}: is not the dataset that {model.path} was trained on"
+            )
         self.data = read_dataset(dataset)
         self.columns: list[int] = []
 
@@ -146,8 +147,10 @@ def model_oracle(models: Sequence[Any], dataset: Path | None) -> ModelOracle | N
     if not models and dataset is None:
         return None
     if len(models) != 1 or dataset is None:
-        both = "of designs give both once, a model and the dataset of its training"
-        raise SettingsError(f"--other-model and --oracle-dataset: {both}")
+        raise SettingsError(
+            "--other-model and --oracle-dataset: of designs give both once, a model and the dataset of its "
+            "training"
+        )
     deed = "judge designs: they predict no responses"
     return ModelOracle(with_ability(models[0], "predictor", deed, "--other-model"), dataset)
 

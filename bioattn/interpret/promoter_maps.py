@@ -429,8 +429,10 @@ def attribution_maps(attribution: Attribution) -> PromoterMaps:
 def attribution_beside(attribution: Attribution, attention: Attention) -> PromoterMaps:
     """Maps of an attribution to be shown with attention. Raises: BioattnError for another model or window."""
     if attribution.model_sha256 != attention.model_sha256:
-        other = f"was made with another model than {attention.path}"
-        raise BioattnError(f"{attribution.path}: {other}; explain the model of the attention")
+        raise BioattnError(
+            f"{attribution.path}: was made with another model than {attention.path}; explain the model of "
+            "the attention"
+        )
     if attribution.window_length != attention.window_length:
         raise BioattnError(
             f"{attribution.path}: has windows of {attribution.window_length:,} bases, {attention.path} of "

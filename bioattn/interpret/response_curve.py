@@ -144,8 +144,9 @@ def read_quantities(table: TreatmentTable, column: str) -> tuple[Floats, str]:
             continue
         quantity = _QUANTITY.fullmatch(cell.strip())
         if quantity is None:
-            what = f"treatment {name!r} has {cell!r}; a number with a unit is needed"
-            raise BioattnError(f"--along {column!r}: {what}")
+            raise BioattnError(
+                f"--along {column!r}: treatment {name!r} has {cell!r}; a number with a unit is needed"
+            )
         unit, factor = UNITS.get(quantity[2] or "", (quantity[2] or "", 1.0))
         values[row] = float(quantity[1]) * factor
         units.setdefault(unit, f"{name!r} has {cell!r}")

@@ -44,8 +44,9 @@ def read_chromosome_lengths(path: Path, progress: Progress = SILENT) -> dict[str
         cells = line.split("\t") if "\t" in line else line.split()
         name, length = cells[0].strip(), cells[1].strip() if len(cells) > 1 else ""
         if not length.isdecimal() or len(length) > MAX_POSITION_DIGITS or not 0 < int(length) <= LONGEST:
-            what = f"{line[:60]!r} is not a chromosome and its length, separated by a tab"
-            raise FormatError(f"{path}:{number}: {what}")
+            raise FormatError(
+                f"{path}:{number}: {line[:60]!r} is not a chromosome and its length, separated by a tab"
+            )
         if name in lengths:
             raise FormatError(f"{path}:{number}: chromosome {name!r} is named twice")
         lengths[name] = int(length)

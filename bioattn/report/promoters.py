@@ -174,8 +174,9 @@ class PromoterContext:
         """
         if inputs.promoters is not None:
             if sha256_of(inputs.promoters) != attention.input_sha256:
-                what = "is not the sequence file that the attention was made from"
-                raise BioattnError(f"{inputs.promoters}: {what}; give that one")
+                raise BioattnError(
+                    f"{inputs.promoters}: is not the sequence file that the attention was made from; give that one"
+                )
             codes_GL = codes_of_genes(inputs.promoters, attention, attention.samples.loc[list(genes)])
             self.sequences = dict(zip(genes, codes_GL, strict=True))
         elif dataset is not None and dataset.length == attention.window_length:

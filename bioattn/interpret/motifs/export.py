@@ -114,8 +114,9 @@ def export_motifs(
     targets = None
     if database is not None:
         if find_spec("memelite") is None:
-            needed = "comparing motifs with a database needs memelite"
-            raise BioattnError(f"{needed}; install it: pip install memelite")
+            raise BioattnError(
+                "comparing motifs with a database needs memelite; install it: pip install memelite"
+            )
         targets = read_meme(database)
     with ExitStack() as stack:
         sources = [searched for path in files for searched in _open(stack, path, settings, promoters, genes)]

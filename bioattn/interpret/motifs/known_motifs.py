@@ -383,8 +383,9 @@ def _groups(treatments: Sequence[str], path: Path | None) -> dict[str, list[str]
         if cells[0] in known and cells[column]:
             groups.setdefault(cells[column], []).append(cells[0])
     if not groups:
-        what = "its first column names none of the treatments"
-        raise BioattnError(f"{path}: {what}, which are {quoted(treatments)}")
+        raise BioattnError(
+            f"{path}: its first column names none of the treatments, which are {quoted(treatments)}"
+        )
     return groups
 
 
@@ -409,5 +410,6 @@ def _contrast(text: str, groups: dict[str, list[str]]) -> tuple[str, str]:
         if first in groups and second in groups and first != second:
             return first, second
     kind = BioattnError if ":" in text.strip(":") else SettingsError  # alone it is a contrast of nothing
-    what = "give two different conditions as CONDITION:OTHER"
-    raise kind(f"--contrast {text}: {what}, of {quoted(list(groups))}")
+    raise kind(
+        f"--contrast {text}: give two different conditions as CONDITION:OTHER, of {quoted(list(groups))}"
+    )
