@@ -415,12 +415,16 @@ def _contact_cells(subject: PreparedAlignment, prediction: Prediction) -> Iterat
     for i, j in zip(
         *(rows.tolist() for rows in ranked_pairs(probabilities, subject.inputs.columns)), strict=True
     ):
-        places = int(subject.inputs.columns[i]), int(subject.inputs.columns[j])
+        column_i, column_j = int(subject.inputs.columns[i]), int(subject.inputs.columns[j])
         yield [
-            *(str(place + 1) for place in places),
-            *(named[i], named[j]),
-            *(subject.letters[place] for place in places),
-            *(f"{probabilities[i, j]:.5f}", f"{distances[i, j]:.3f}"),
+            str(column_i + 1),
+            str(column_j + 1),
+            named[i],
+            named[j],
+            subject.letters[column_i],
+            subject.letters[column_j],
+            f"{probabilities[i, j]:.5f}",
+            f"{distances[i, j]:.3f}",
         ]
 
 
