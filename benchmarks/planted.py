@@ -27,8 +27,12 @@ from common import run, table
 from motif_scanner import scanner_attention
 
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.localisation import ALL, LocalisationReport, score_maps
-from bioattn.interpret.planted_scores import score_attention_and_predictions
+from bioattn.interpret.localisation import (
+    ALL,
+    LocalisationReport,
+    score_attention_and_predictions,
+    score_maps,
+)
 from bioattn.interpret.promoter_maps import maps_in_memory
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.model import PromoterModel

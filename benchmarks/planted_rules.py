@@ -14,7 +14,7 @@ import pandas as pd
 from common import options, report_by_seed, run
 
 import bioattn
-from bioattn.interpret.planted_scores import rule_shares
+from bioattn.interpret.localisation import rule_shares
 from bioattn.models.promoter.training.baselines import best_simple, default_baselines
 from bioattn.simulate.truth import read_truth
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from bioattn.attention import map_tiles
+from bioattn.attention import operator
 from bioattn.attention.capture import capture
 from bioattn.attention.operator import attend
 from bioattn.attention.score import make_score
@@ -80,7 +80,7 @@ def attended(tiles, *, queries=KEYS, size=1.0, **given):
 )
 def test_tiles_are_the_whole_map(monkeypatch, size, given):
     """Also of logits so large that powers overflow, and of rows without keys."""
-    monkeypatch.setattr(map_tiles, "TILE_BYTES", 4 * KEYS * 5)
+    monkeypatch.setattr(operator, "TILE_BYTES", 4 * KEYS * 5)
     kept, expected_HQK, norms_HQK = attended(MapTiles(), size=size, **given)
     assert torch.allclose(kept.weights_HQK, expected_HQK, atol=1e-5)
     assert torch.allclose(kept.values_HQK, norms_HQK, atol=1e-5)
@@ -89,7 +89,7 @@ def test_tiles_are_the_whole_map(monkeypatch, size, given):
 
 
 def test_heads_come_in_the_order_asked_for(monkeypatch):
-    monkeypatch.setattr(map_tiles, "TILE_BYTES", 4 * KEYS * 12)
+    monkeypatch.setattr(operator, "TILE_BYTES", 4 * KEYS * 12)
     kept, expected_HQK, _ = attended(MapTiles(heads=(2, 0)))
     assert kept.order == [(2, 0), (2, 12), (0, 0), (0, 12)]
     assert torch.allclose(kept.weights_HQK[[0, 2]], expected_HQK[[0, 2]], atol=1e-5)

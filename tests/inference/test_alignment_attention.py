@@ -18,9 +18,9 @@ from bioattn.models.evoformer.sites import (
     alignment_sample,
 )
 from bioattn.models.evoformer.stacks import EvoformerStack
+from bioattn.store.file_kinds import validate_results
 from bioattn.store.inspection import validate_file
 from bioattn.store.reader import open_attention
-from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import AttentionOptions
 from tests.inference.alignment_attention_files import (
     SITES,

@@ -14,8 +14,8 @@ from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn.store.file_kinds import validate_results
 from bioattn.store.reader import open_attention
-from bioattn.store.result_validation import validate_results
 from tests.making import bioattn as command
 
 

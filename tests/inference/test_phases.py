@@ -13,9 +13,9 @@ from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import Conditioning
 from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn.store.file_kinds import validate_results
 from bioattn.store.inspection import inspect_file
 from bioattn.store.reader import open_attention
-from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import AttentionOptions
 from bioattn_cli.main import main
 

@@ -11,8 +11,8 @@ from bioattn.errors import BioattnError
 from bioattn.io.files import partial_path
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.running import run_promoters
+from bioattn.store.file_kinds import validate_results
 from bioattn.store.inspection import inspect_file
-from bioattn.store.result_validation import validate_results
 from bioattn.system.progress import Progress
 from tests.inference.conftest import TABLE
 from tests.result_files import assert_same_content

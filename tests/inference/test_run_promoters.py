@@ -17,8 +17,8 @@ from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.treatments import TreatmentTable, select_treatments
+from bioattn.store.file_kinds import validate_results
 from bioattn.store.reader import open_attention
-from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import AttentionOptions
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError
-from bioattn.interpret.localisation import ALL, score_maps
-from bioattn.interpret.planted_scores import (
+from bioattn.interpret.localisation import (
+    ALL,
     rule_shares,
     score_attention_and_predictions,
+    score_maps,
     score_predictions,
 )
 from bioattn.interpret.promoter_maps import maps_in_memory

@@ -16,7 +16,7 @@ from bioattn.models.promoter.config import PromoterModelConfig, Stem
 from bioattn.models.promoter.stem import STEMS
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.promoters.treatments import named_treatments
-from bioattn.store.result_validation import validate_results
+from bioattn.store.file_kinds import validate_results
 from tests.making import bioattn as command
 from tests.making import untrained_model
 

@@ -7,9 +7,9 @@ import pytest
 from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.sites import alignment_site
+from bioattn.store.file_kinds import validate_results
 from bioattn.store.inspection import validate_file
 from bioattn.store.reader import open_attention
-from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import SLAB_BYTES, AttentionOptions, slabs
 from tests.result_files import aligned, write_alignments
 from tests.store.conftest import attribute, delete, values

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from bioattn.choices import WeightType
 from bioattn.errors import BioattnError, FormatError
 from bioattn.store.attribution import open_attribution
+from bioattn.store.file_kinds import validate_results
 from bioattn.store.inspection import is_valid
 from bioattn.store.reader import open_attention
-from bioattn.store.result_validation import validate_results
 from bioattn.store.windows import genomic_interval, promoter_samples
 from tests.result_files import write_attribution
 from tests.store.conftest import delete, values

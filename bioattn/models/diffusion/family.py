@@ -167,7 +167,7 @@ class DiffusionFamily(Family):
 
     load = imported("diffusion.run", "load_denoiser")
     task = imported("diffusion.task", "DiffusionTask")
-    generate = imported("diffusion.generation", "generate")
+    generate = imported("diffusion.run", "generate")
     export_attention = imported("diffusion.maps", "export_attention")
 
 

@@ -191,8 +191,7 @@ def score(
     Prints tables, separated by tabs unless standard output is a terminal. Without --dataset every promoter of the
     attention file is scored, training ones included.
     """
-    from bioattn.interpret.localisation import plain
-    from bioattn.interpret.planted_scores import localisation_text, score_attention_and_predictions
+    from bioattn.interpret.localisation import localisation_text, plain, score_attention_and_predictions
 
     if split is not None and dataset is None:
         raise SettingsError(f"--split {split.value}: the split stands in the dataset; give it with --dataset")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bioattn.attention import map_tiles
+from bioattn.attention import operator
 from bioattn.models.language import attention as language_attention
 from bioattn.models.language.config import Shape
 from bioattn.store import schema
@@ -39,7 +39,7 @@ def test_streamed_maps_are_those_of_whole_batches(folder, options, monkeypatch):
     assert bioattn(*command, folder / "batches.h5") == 0
     monkeypatch.setattr(language_attention, "BATCH_BYTES", 0)
     # Several tiles a head, and chunks that tiles do not fill evenly.
-    monkeypatch.setattr(map_tiles, "TILE_BYTES", 4 * 20 * 3)
+    monkeypatch.setattr(operator, "TILE_BYTES", 4 * 20 * 3)
     monkeypatch.setattr(schema, "MAP_CHUNK_BYTES", 4 * 20 * 5)
     assert bioattn(*command, folder / "streamed.h5") == 0
     parts = [folder / f"{number}.h5" for number in (1, 2)]

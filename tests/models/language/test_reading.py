@@ -87,7 +87,7 @@ def test_contacts_are_those_of_transformers(case, monkeypatch, tmp_path):
         with torch.no_grad():
             expected = theirs.esm.predict_contacts(ids, torch.ones_like(ids))[0]
         np.testing.assert_allclose(whole[name], expected, atol=1e-5)
-    monkeypatch.setattr("bioattn.attention.map_tiles.TILE_BYTES", 1000)
+    monkeypatch.setattr("bioattn.attention.operator.TILE_BYTES", 1000)
     for name, tiled in model.contacts(NAMED).items():
         np.testing.assert_allclose(tiled, whole[name], atol=1e-6)
     table = tmp_path / "c.tsv"
