@@ -17,6 +17,7 @@ import argparse
 import logging
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,16 +30,16 @@ from yeast_data import build_dataset
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.inference.promoter_windows import hold_promoters
-from bioattn.interpret.choices import MatchBy
+from bioattn.interpret.choices import ExplainMotifs, MatchBy
+from bioattn.interpret.choices import KnownMotifSettings as Settings
 from bioattn.interpret.motifs.expected_motifs import locate, read_expected
 from bioattn.interpret.motifs.known_motifs import (
     BACKGROUND,
-    KnownMotifs,
     score_known_motifs,
     score_pairs,
+    summaries,
     write_known_motifs,
 )
-from bioattn.interpret.motifs.known_motifs import KnownMotifSettings as Settings
 from bioattn.interpret.promoter_maps import PromoterMaps, Quantity, SiteMaps
 from bioattn.models.promoter.training.baselines import (
     KMERS,
@@ -94,11 +95,18 @@ def main() -> None:
     expected = shared / "data" / "yeast" / "expected_motif_condition.tsv"
     motifs = shared / "data" / "motifs" / "JASPAR2024_CORE_fungi.meme"
     tables = [ridge_table(dataset, promoters, expected, motifs, settings)]
-    for results in filter(None, (attention, attribution)):
-        found = score_known_motifs(results, expected, motifs=motifs, promoters=promoters, settings=settings)
-        tables.append(found.table)
-    table = pd.concat(tables, ignore_index=True)
     output = options.work / f"known-motifs.{options.genes}.{options.match}.tsv"
+    for results in filter(None, (attention, attribution)):
+        given = ExplainMotifs(
+            results=tuple(results),
+            output=output,
+            expected=expected,
+            motif_database=motifs,
+            promoters=promoters,
+            settings=settings,
+        )
+        tables.append(score_known_motifs(given)[0])
+    table = pd.concat(tables, ignore_index=True)
     write_known_motifs(output, table)
     print_tables(table, measured_effects(dataset, expected, motifs, settings), options)
 
@@ -190,15 +198,7 @@ def ridge_table(
     wanted = set(Path(settings.genes[0]).read_text().split()) if settings.genes else set(names)
     codes[[name not in wanted for name in names]] = UNKNOWN
     pairs, groups = read_expected(expected), {name: [name] for name in dataset.treatments.names}
-    located = locate(
-        pairs,
-        codes,
-        read_meme(motifs),
-        match_by=settings.match_by,
-        num_shuffled=settings.num_shuffled,
-        p_value=settings.p_value,
-        seed=settings.seed,
-    )
+    located = locate(pairs, codes, read_meme(motifs), settings)
     data = BaselineData(dataset)
     contrasts = [(contrast.split(":")[0], contrast.split(":")[1]) for contrast in settings.contrasts]
     return pd.concat(
@@ -213,15 +213,7 @@ def measured_effects(dataset: PromoterDataset, expected: Path, motifs: Path, set
     """Welch's t of the measured responses of all genes with sites against those without, in the order of pairs."""
     codes = dataset.codes[:, dataset.flank : dataset.flank + dataset.length]
     pairs = read_expected(expected)
-    located = locate(
-        pairs,
-        codes,
-        read_meme(motifs),
-        match_by=settings.match_by,
-        num_shuffled=0,
-        p_value=settings.p_value,
-        seed=settings.seed,
-    )
+    located = locate(pairs, codes, read_meme(motifs), replace(settings, num_shuffled=0))
     names = list(dataset.treatments.names)
     found = {}
     for pair, each in zip(pairs, located, strict=True):
@@ -239,7 +231,7 @@ def print_tables(found: pd.DataFrame, measured: pd.Series, given: argparse.Names
     """Summaries by signal, then pairs by signal."""
     print(f"### Known motifs, {given.genes} promoters, sites by {given.match}\n")
     rows = []
-    for each in KnownMotifs(table=found, promoters=0).summaries():
+    for each in summaries(found):
         own = found[(found["signal"] == each.signal) & (found["against"] == BACKGROUND)]
         shares = (each.shuffled_passing or 0, own["shuffled_significant"].astype(float).mean())
         passed = (

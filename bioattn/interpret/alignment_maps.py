@@ -5,7 +5,6 @@ and draw lines between residues.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +18,9 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.structure_file import ResidueKey, require_structure_name, write_bfactors
-from bioattn.interpret.choices import ScriptFormat
+from bioattn.interpret.choices import ExportStructure, ScriptFormat
 from bioattn.io.files import text_output
+from bioattn.models.running import Running, RunReport
 from bioattn.store.reader import Attention, SiteInfo, open_attention
 from bioattn.structures.chain import BLANK_CHAIN, Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, map_columns
@@ -231,35 +231,7 @@ LINES = 20
 """Lines between residues that a script draws."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Painted:
-    """What was painted."""
-
-    sample: str
-    chain: str
-    residues: int
-    """Residues of the chain that have attention."""
-    of_residues: int
-    minimum: float
-    """Attention that became 0, in multiples of uniform attention."""
-    maximum: float
-    most: str
-    """The residue that is looked at most, as the authors name it."""
-
-
-def paint_structure(
-    attention_path: Path,
-    structure: Path,
-    output: Path,
-    *,
-    sample: str | None = None,
-    chain: str | None = None,
-    alignment: Path | None = None,
-    sites: Sequence[str] | None = None,
-    heads: Sequence[int] | None = None,
-    query_residue: str | None = None,
-    scripts: Sequence[ScriptFormat] = (),
-) -> Painted:
+def paint_structure(given: ExportStructure, _running: Running) -> RunReport:
     """Copy a PDB or mmCIF file with attention in the place of B-factors.
 
     A residue's value is the attention that it receives, the mean over all residues that look, over sites, heads
@@ -267,21 +239,20 @@ def paint_structure(
     Values are scaled to 0 … 100 between the least and the most of the chain; atoms of residues without a column
     in the alignment, and of other chains, get -1.
 
-    scripts: also write, beside `output`, scripts for ChimeraX and PyMOL that colour it and draw lines between the
-    `LINES` pairs of residues, at least six apart in the chain, with most attention, both directions averaged;
-    with `query_residue`, from that residue to those it looks at most.
-
-    alignment: that of the attention, to find the chain's columns in where the target is another protein.
+    Scripts for ChimeraX and PyMOL draw lines between the `LINES` pairs of residues, at least six apart in the
+    chain, with most attention, both directions averaged; with `query_residue`, from that residue to those it looks
+    at most.
 
     Raises: BioattnError when the file holds promoters, the chain does not fit the target, or the residue is not in
     it; SettingsError for names and options that do not fit.
     """
+    structure, output, query_residue = given.structure, given.output, given.query_residue
     require_structure_name(output)
-    found = read_chain(structure, chain)
-    with open_attention(attention_path) as attention:
-        protein = read_protein(attention, only_sample(attention, sample, RESIDUES))
-        places = residue_places(protein, found, source=str(structure), alignment=alignment)
-        map_RR = mean_residue_map(attention, protein, sites=sites, heads=heads)
+    found = read_chain(structure, given.chain)
+    with open_attention(given.attention) as attention:
+        protein = read_protein(attention, only_sample(attention, given.sample, RESIDUES))
+        places = residue_places(protein, found, source=str(structure), alignment=given.alignment)
+        map_RR = mean_residue_map(attention, protein, sites=given.sites or None, heads=given.heads)
     present = np.flatnonzero(places >= 0)
     shown_RR = map_RR[np.ix_(places[present], places[present])]
     if query_residue is None:
@@ -304,22 +275,25 @@ def paint_structure(
     keys = [ResidueKey(found.label, number, code) for number, code in numbers]
     painted = {keys[i]: float(value) for i, value in zip(present, scaled, strict=True)}
     write_bfactors(structure, output, painted, found.atoms)
+    scripts = {each: output.with_suffix(f".{each}") for each in given.format}
     if scripts:
         pairs = strongest_pairs(shown_RR, LINES)
         keys_of = [keys[i] for i in present]
         lines = [ResidueLine(keys_of[i], keys_of[j], weight / pairs[0][2]) for i, j, weight in pairs]
-        for each in scripts:
-            with text_output(output.with_suffix(f".{each}")) as file:
+        for each, path in scripts.items():
+            with text_output(path) as file:
                 file.writelines(command + "\n" for command in SCRIPTS[each](output.name, lines))
     most = int(present[int(values.argmax())])
-    return Painted(
-        sample=protein.name,
-        chain=found.name,
-        residues=len(present),
-        of_residues=len(found),
-        minimum=low,
-        maximum=high,
-        most=f"{found.residue_names[most]} {found.numbers[most]}{found.insertion_codes[most]}",
+    most_attended = f"{found.residue_names[most]} {found.numbers[most]}{found.insertion_codes[most]}"
+    what = "attention received" if query_residue is None else f"attention of residue {query_residue}"
+    outputs = [output, *scripts.values()]
+    return RunReport(
+        f"{protein.name} on chain {found.name}: {what} from {low:.3g} (0) to {high:.3g} × uniform (100, "
+        f"{most_attended}); {len(present)} of {len(found)} residues have a column",
+        f"wrote {' and '.join(map(str, outputs))}",
+        outputs=outputs,
+        minimum=round(low, 6),
+        maximum=round(high, 6),
     )
 
 

@@ -28,6 +28,7 @@ from bioattn.interpret.alignment_maps import (
     residue_map,
     residue_names,
 )
+from bioattn.interpret.choices import ExportArrays
 from bioattn.interpret.file_kinds import (
     ANNDATA_FORMAT,
     ARRAY_FOLDER,
@@ -40,12 +41,14 @@ from bioattn.interpret.promoter_maps import Quantity, attention_maps
 from bioattn.io.files import atomic_output, sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.io.hdf5 import hdf5_output, is_hdf5
+from bioattn.models.running import Running, RunReport
 from bioattn.promoters.choices import Layout, ResponseColumns
 from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.promoters.responses import read_responses
 from bioattn.store.attribution import Attribution, open_attribution
 from bioattn.store.reader import Attention, open_attention
-from bioattn.system.progress import SILENT, Progress, watched
+from bioattn.system.progress import Progress, watched
+from bioattn.text import counted
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -55,33 +58,33 @@ KEY = "attention"
 """Start of the names of maps: `attention:heat`."""
 
 
-def export_anndata(
-    path: Path,
-    output: Path,
-    *,
-    sites: Sequence[str] = (),
-    heads: Sequence[int] | None = None,
-    value_weighted: bool = False,
-    sample: str | None = None,
-    treatments: Sequence[str] = (),
-    genes: Sequence[str] = (),
-    progress: Progress = SILENT,
-) -> tuple[int, int, int]:
+def export_arrays(given: ExportArrays, running: Running) -> RunReport:
+    """Write what the name of the output says.
+
+    Raises: SettingsError for choices that the output has no use for; as the writers of both.
+    """
+    chooses = given.sites or given.heads is not None or given.value_weighted or given.sample is not None
+    if given.output.name.endswith(SUFFIX):
+        return _export_anndata(given, running.progress, chooses=bool(chooses))
+    if chooses:
+        raise SettingsError(
+            f"--output {given.output}: --sites, --heads, --value-weighted and --sample are for AnnData; end its "
+            f"name in {SUFFIX}"
+        )
+    return _export_attribution(given, running.progress)
+
+
+def _export_anndata(given: ExportArrays, progress: Progress, *, chooses: bool) -> RunReport:
     """Write a table of predictions, or a file of attention, as AnnData.
 
     Predictions: genes × treatments as X. Attention over promoters: the same, as far as the file holds predictions,
     and for each treatment a map (G, K) in `obsm`, the mean over sites and heads. Attention over an alignment:
-    residues × residues; each head is a layer (R, R), X their mean. sites: shell patterns, none = all over
-    positions, of alignments row attention. heads: None = all. sample: which alignment; None = the only one.
-    treatments: names, none = all. genes: ids or files of ids, none = all.
-
-    Returns the numbers of observations, variables and maps.
+    residues × residues; each head is a layer (R, R), X their mean. chooses: whether parts of attention are chosen.
 
     Raises: BioattnError when anndata is not installed, for choices that do not fit the file, or an alignment that
-    is not chosen; SettingsError for another name of the output; FormatError for a damaged file.
+    is not chosen; FormatError for a damaged file.
     """
-    if not output.name.endswith(SUFFIX):
-        raise SettingsError(f"--output {output}: end its name in {SUFFIX}")
+    path, treatments, genes = given.file, given.treatment, given.genes
     try:
         from anndata.io import write_elem
     except ImportError:
@@ -89,7 +92,7 @@ def export_anndata(
             "AnnData files need anndata, which is not installed: pip install anndata"
         ) from None
     if not is_hdf5(path):
-        if sites or heads is not None or value_weighted or sample is not None:
+        if chooses:
             raise BioattnError(
                 f"{path}: holds predictions; --sites, --heads, --value-weighted and --sample choose in attention"
             )
@@ -102,20 +105,23 @@ def export_anndata(
     else:
         with open_attention(path) as attention:
             over_residues = attention.inputs in RESIDUES
-            if over_residues and (treatments or genes or value_weighted):
+            if over_residues and (treatments or genes or given.value_weighted):
                 raise BioattnError(
                     f"{path}: holds {attention.inputs}; choose with --sample, --sites and --heads, without "
                     "--treatment, --genes or --value-weighted"
                 )
-            data = (
-                _alignment_anndata(attention, sites, heads, sample, progress)
-                if over_residues
-                else _promoters_anndata(attention, sites, heads, value_weighted, treatments, genes, progress)
-            )
-    with atomic_output(output) as temporary, hdf5_output(temporary) as (file, _):
+            make = _alignment_anndata if over_residues else _promoters_anndata
+            data = make(attention, given, progress)
+    with atomic_output(given.output) as temporary, hdf5_output(temporary) as (file, _):
         write_elem(file, "/", data)
         file.attrs["format"], file.attrs["format_version"] = ANNDATA_FORMAT, "1.0"
-    return data.n_obs, data.n_vars, len(data.obsm) + len(data.layers)
+    maps = len(data.obsm) + len(data.layers)
+    return RunReport(
+        f"wrote {given.output}: {data.n_obs:,} × {data.n_vars:,}, {counted(maps, 'map')}",
+        observations=data.n_obs,
+        variables=data.n_vars,
+        maps=maps,
+    )
 
 
 def read_predictions(path: Path) -> pd.DataFrame:
@@ -126,18 +132,11 @@ def read_predictions(path: Path) -> pd.DataFrame:
     return pd.DataFrame(read.values, read.gene_ids, read.treatments)
 
 
-def _promoters_anndata(
-    attention: Attention,
-    sites: Sequence[str],
-    heads: Sequence[int] | None,
-    value_weighted: bool,
-    treatments: Sequence[str],
-    genes: Sequence[str],
-    progress: Progress,
-) -> "AnnData":
-    """Genes × treatments with a map (G, K) of each treatment in `obsm`; choices as `export_anndata`."""
-    quantity = Quantity.VALUE_WEIGHTED if value_weighted else Quantity.ATTENTION
-    maps = attention_maps(attention, sites, heads, quantity)
+def _promoters_anndata(attention: Attention, given: ExportArrays, progress: Progress) -> "AnnData":
+    """Genes × treatments with a map (G, K) of each treatment in `obsm`."""
+    treatments, genes = given.treatment, given.genes
+    quantity = Quantity.VALUE_WEIGHTED if given.value_weighted else Quantity.ATTENTION
+    maps = attention_maps(attention, given.sites, given.heads, quantity)
     known = maps.treatments
     require_names("--treatment", treatments, known, attention.path)
     names = list(treatments) or list(known)
@@ -160,7 +159,7 @@ def _promoters_anndata(
     settings: dict[str, Any] = {
         "content": "attention over promoters",
         "sites": [site.name for site in maps.sites],
-        "value_weighted": value_weighted,
+        "value_weighted": given.value_weighted,
         "window_length": attention.window_length,
         "bin_start": maps.key_edges[:-1],
         "bin_end": maps.key_edges[1:],
@@ -168,7 +167,7 @@ def _promoters_anndata(
         "task": attention.task,
         "downstream": attention.downstream,
         "receptive_field": maps.receptive_field,
-        **_source(attention, heads),
+        **_source(attention, given.heads),
     }
     of_treatments = {
         key: maps.read(numbers, keys[key]).astype(np.float32) for key in watched(progress, "maps", keys)
@@ -181,16 +180,10 @@ def _promoters_anndata(
     return data
 
 
-def _alignment_anndata(
-    attention: Attention,
-    sites: Sequence[str],
-    heads: Sequence[int] | None,
-    sample: str | None,
-    progress: Progress,
-) -> "AnnData":
-    """Residues × residues with a layer (R, R) for each head; choices as `export_anndata`."""
-    protein = read_protein(attention, only_sample(attention, sample, RESIDUES))
-    chosen = choose_residue_maps(attention, sites, heads)
+def _alignment_anndata(attention: Attention, given: ExportArrays, progress: Progress) -> "AnnData":
+    """Residues × residues with a layer (R, R) for each head."""
+    protein = read_protein(attention, only_sample(attention, given.sample, RESIDUES))
+    chosen = choose_residue_maps(attention, given.sites, given.heads)
     names = pd.Index(residue_names(attention, protein), dtype=object)
     digests = attention.samples.get("input_sha256")
     settings: dict[str, Any] = {
@@ -198,7 +191,7 @@ def _alignment_anndata(
         "sample": protein.name,
         "input_sha256": attention.input_sha256 if digests is None else str(digests[protein.name]),
         "sites": [info.name for info, _ in chosen],
-        **_source(attention, heads),
+        **_source(attention, given.heads),
     }
     every = [(info, head) for info, heads_of in chosen for head in heads_of]
     layers = {
@@ -242,30 +235,20 @@ ARRAY = "arr_0"
 BLOCK_BYTES = 1 << 24
 
 
-def export_attribution(
-    attribution: Path,
-    output: Path,
-    *,
-    treatments: Sequence[str] = (),
-    genes: Sequence[str] = (),
-    force: bool = False,
-    progress: Progress = SILENT,
-) -> dict[str, int]:
-    """Write the folder `output`; gives the numbers of `genes` and `treatments` written.
-
-    treatments: names, empty = all. genes: ids or files of ids, empty = all, in that order. force: replace a folder
-    that this function made.
+def _export_attribution(given: ExportArrays, progress: Progress) -> RunReport:
+    """Write a folder of NumPy archives; genes that are chosen stand in the order of the choice.
 
     Raises: BioattnError for names that the file does not hold, a folder in the way or one that cannot be written;
     SettingsError for a treatment named twice; FormatError when the file is damaged.
     """
-    names = ARRAY_FOLDER.check_output(output, [attribution], force=force)
+    attribution, output, treatments = given.file, given.output, given.treatment
+    names = ARRAY_FOLDER.check_output(output, [attribution], force=given.force)
     with open_attribution(attribution) as file:
         require_names("--treatment", treatments, file.treatments, attribution)
         chosen = list(treatments) or file.treatments
         ids = list(file.samples.index)
-        if genes:
-            ids = choose_genes(genes, GeneNames.in_samples(file.samples), attribution)
+        if given.genes:
+            ids = choose_genes(given.genes, GeneNames.in_samples(file.samples), attribution)
         files = [f"{stem}.npz" for stem in file_stems(["sequences", *chosen])[1:]]
         with atomic_folder(output, names | {SEQUENCES, TREATMENTS, GENES, *files}) as folder:
             shape = (len(ids), 4, file.window_length)
@@ -290,7 +273,8 @@ def export_attribution(
                 "sha256": {name: sha256_of(folder / name) for name in (SEQUENCES, *files, TREATMENTS, GENES)},
             }
             write_json(folder / ARRAY_FOLDER.record, record)
-    return {"genes": len(ids), "treatments": len(chosen)}
+    scope = f"{counted(len(chosen), 'treatment')} of {counted(len(ids), 'gene')}"
+    return RunReport(f"wrote {output}: sequences and {scope}", treatments=len(chosen), genes=len(ids))
 
 
 def _blocks(file: Attribution, ids: Sequence[str], treatment: str | None) -> Iterator[NDArray[np.float32]]:

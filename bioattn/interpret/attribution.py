@@ -12,10 +12,9 @@ Shape suffixes: B promoters, M mutants, T treatments, L bases, A the four bases,
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,19 +24,20 @@ from scipy.special import expit
 from torch import Tensor, nn
 
 from bioattn.choices import Method
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.nucleotides import UNKNOWN, dinucleotide_shuffled
 from bioattn.inference.promoter_windows import Promoters, refitted
-from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
-from bioattn.inference.runner import Predictor, ResponseRunner
-from bioattn.interpret.choices import AttributionBaseline, MethodSettings
-from bioattn.promoters.treatments import TreatmentTable
+from bioattn.inference.run import ResultFile, Work, run_work
+from bioattn.inference.runner import Predictor, ResponseRunner, with_ability
+from bioattn.interpret.choices import AttributionBaseline, ExplainAttribution, MethodSettings
+from bioattn.models.family import load_runner
+from bioattn.models.running import Running, RunReport
+from bioattn.promoters.treatments import TreatmentTable, read_treatment_table, select_treatments
 from bioattn.store.attribution import ATTRIBUTION, GAP, SEQUENCE, VALUES, attribution_file_layout
 from bioattn.store.schema import PREDICTIONS, Block, FileLayout
 from bioattn.store.windows import window_attributes
-from bioattn.system.progress import SILENT, Progress
-from bioattn.system.shard import Shard
-from bioattn.text import counted
+from bioattn.system.shard import parse_shard
+from bioattn.text import counted, human_bytes
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -247,27 +247,25 @@ class Completeness:
         self.largest_difference = max(self.largest_difference or 0.0, float(np.abs(sums).max()))
 
 
-def run_attribution(
-    runner: ResponseRunner,
-    promoters: Path,
-    output: Path,
-    *,
-    settings: MethodSettings,
-    treatments: TreatmentTable,
-    genes: Sequence[str] = (),
-    shard: Shard | None = None,
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress = SILENT,
-) -> tuple[RunSummary, Completeness]:
-    """Attribute the predictions of promoters of a FASTA to their bases, for each of `treatments`.
-
-    output: HDF5 file by `docs/formats/attribution.md`. genes: ids or files of ids as `choose_genes` takes them,
-    empty = all; file order is kept. shard, resume, force: as in `run_work`.
+def run_attribution(given: ExplainAttribution, running: Running) -> RunReport:
+    """Attribute the predictions of promoters of a FASTA to their bases (docs/formats/attribution.md).
 
     Raises: BioattnError for promoters, genes or treatments that the model cannot take, and as `run_work`.
     """
-    source = runner.read(promoters, genes)
+    settings = given.settings
+    shard = None if given.shard is None else parse_shard(given.shard)
+    of_path = settings.steps != 50 or settings.baseline is not AttributionBaseline.UNIFORM
+    if of_path and settings.method is not Method.INTEGRATED_GRADIENTS:
+        flag = "--steps" if settings.steps != 50 else "--baseline"
+        raise SettingsError(
+            f"{flag} is for --method integrated-gradients, not {settings.method}; leave it out"
+        )
+    device = running.device(given.device, given.threads)
+    model = load_runner(given.model, device)
+    runner = with_ability(model, "predictor", "be explained base by base: they predict no responses")
+    table = None if given.treatment_table is None else read_treatment_table(given.treatment_table)
+    treatments = select_treatments(runner.treatments, given.treatment, table)
+    source = runner.read(given.promoters, given.genes)
     if told := refitted(source):
         LOGGER.info(told)
     work, layout = attribution_work(runner, source, treatments, settings)
@@ -276,19 +274,36 @@ def run_attribution(
         work,
         completeness.write,
         ResultFile(
-            output=output,
+            output=given.output,
             layout=layout,
             settings=_settings(runner.predictor(treatments), source, settings),
             about="attribution",
             of_each=f" × {counted(len(treatments.names), 'treatment')}",
             smaller="choose fewer --treatment or --genes",
-            resume=resume,
-            force=force,
+            resume=given.resume,
+            force=given.force,
         ),
         shard=shard,
-        progress=progress,
+        progress=running.progress,
     )
-    return summary, completeness
+    number, gap, difference = len(treatments.names), completeness.largest_gap, completeness.largest_difference
+    scope = f"{counted(summary.num_samples, 'promoter')} × {counted(number, 'treatment')}"
+    LOGGER.info(
+        f"wrote {given.output}: attribution ({settings.method}) of {scope}, {human_bytes(summary.num_bytes)}"
+    )
+    if gap is not None and difference is not None:
+        tell = running.warn if gap > 0.05 * difference else LOGGER.info
+        tell(
+            f"completeness: contributions miss f(promoter) − f(baseline) by at most {gap:.3g} (those of a "
+            f"promoter sum to up to {difference:.3g}); more --steps bring them closer"
+        )
+    return RunReport(
+        device=str(device),
+        promoters=summary.num_samples,
+        treatments=number,
+        resumed_promoters=summary.resumed_samples,
+        largest_completeness_gap=gap,
+    )
 
 
 def attribution_work(

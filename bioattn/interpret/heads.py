@@ -13,7 +13,6 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,10 +26,12 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.tables import write_table
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.runner import Head, HeadFigures, HeadScorer, with_ability
+from bioattn.interpret.choices import ExplainHeads
 from bioattn.interpret.file_kinds import HEAD_FOLDER, HEADS, PRUNING
 from bioattn.io.files import check_apart, sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import load_runner
+from bioattn.models.running import Running, RunReport
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted
@@ -216,33 +217,22 @@ def heads_after_pruning(scorer: HeadScorer, steps: list[PruningStep], number: in
     }
 
 
-def explain_heads(
-    model_folder: Path,
-    dataset: Path,
-    output: Path,
-    *,
-    device: torch.device,
-    split: str = "validation",
-    prune_to: int | None = None,
-    pruned_model: Path | None = None,
-    force: bool = False,
-    progress: Progress = SILENT,
-) -> list[str]:
-    """Score the heads of the model of `model_folder` on a split of a dataset of its family.
+def explain_heads(given: ExplainHeads, running: Running) -> RunReport:
+    """Score the heads of a model on a split of a dataset of its family.
 
-    prune_to: write the folder `pruned_model` of a model with so many heads. Test data is looked at once, at the
-    end, for the whole and the pruned model.
-
-    Returns what was found, in sentences.
+    Test data is looked at once, at the end, for the whole and the pruned model.
 
     Raises: BioattnError for a model without heads, a dataset that does not fit it, a folder in the way;
     SettingsError for one of `prune_to` and `pruned_model` alone, or of a model that cannot lose heads.
     """
+    model_folder, dataset, output, split = given.model, given.dataset, given.output, given.split.value
+    prune_to, pruned_model, progress = given.prune_to, given.pruned_model, running.progress
+    device = running.device(given.device, given.threads)
     if (prune_to is None) != (pruned_model is None):
         raise SettingsError(
             "--prune-to and --pruned-model go together: how many heads, and the folder to write"
         )
-    own_names = HEAD_FOLDER.check_output(output, [model_folder, dataset], force=force)
+    own_names = HEAD_FOLDER.check_output(output, [model_folder, dataset], force=given.force)
     if pruned_model is not None:
         check_apart(pruned_model, [model_folder, dataset, output], "--pruned-model")
     runner = load_runner(model_folder, device)
@@ -296,7 +286,7 @@ def explain_heads(
             pruned = next(step.figures for step in steps if step.num_heads == prune_to)
             record["pruned"] = {"heads": dict(keep), split: _figures(pruned)}
             told = record["pruned"]
-            test = judged.write_pruned(pruned_model, model_folder, dataset, keep, told, force=force)
+            test = judged.write_pruned(pruned_model, model_folder, dataset, keep, told, force=given.force)
             if test is not None:
                 told["test_accuracy"] = {"whole": test[0], "pruned": test[1]}
     of_items = [
@@ -331,7 +321,9 @@ def explain_heads(
         )
     if test is not None:
         said.append(f"on test genes: accuracy {test[1]:.4f}, with all heads {test[0]:.4f}")
-    return said
+    written = [output] if pruned_model is None else [output, pruned_model]
+    said += [f"wrote {path}" for path in reversed(written)]
+    return RunReport(*said, outputs=written, device=device.type)
 
 
 def _figures(figures: HeadFigures) -> dict[str, float | None]:

@@ -18,16 +18,17 @@ from numpy.typing import NDArray
 from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import BioattnError
 from bioattn.formats.bigwig import LONGEST_CHROMOSOME, Intervals, track_line, write_bigwig, write_intervals
-from bioattn.interpret.choices import TrackFormat, TrackSettings
+from bioattn.interpret.choices import ExportTracks, TrackFormat, TrackSettings
 from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, file_stems
 from bioattn.interpret.promoter_maps import PromoterMaps, attention_maps, chosen_quantity
 from bioattn.interpret.track_layout import Stretch, lay_out, place_windows, read_chromosome_lengths
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
+from bioattn.models.running import Running, RunReport
 from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.store.reader import Attention, open_attention
-from bioattn.system.progress import SILENT, Progress, watched
-from bioattn.text import counted, listed, percentage
+from bioattn.system.progress import watched
+from bioattn.text import counted, human_bytes, listed, percentage
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -41,39 +42,25 @@ PACKING = 6
 """gzip level: 9 takes twice the time for 2 % less."""
 
 
-def export_tracks(
-    attention: Path,
-    output: Path,
-    settings: TrackSettings,
-    *,
-    treatments: Sequence[str] = (),
-    genes: Sequence[str] = (),
-    chromosome_sizes: Path | None = None,
-    force: bool = False,
-    progress: Progress = SILENT,
-) -> dict[str, Any]:
-    """Write the folder `output` of tracks (`docs/formats/tracks.md`) from an attention file over promoters.
-
-    Returns its record.
-
-    treatments: names, none = all. genes: ids or files of ids (`choose_genes`), none = all. chromosome_sizes: the
-    genome's .fai, chrom.sizes or FASTA; without it bigWig says that each ends with its last window. force: replace
-    a folder of tracks.
+def export_tracks(given: ExportTracks, running: Running) -> RunReport:
+    """Write a folder of tracks (`docs/formats/tracks.md`) from an attention file over promoters.
 
     Raises: BioattnError for attention without positions or chromosomes, names that the file lacks, a folder in the
     way, a full disk; SettingsError for settings that contradict each other.
     """
+    attention, output, settings = given.attention, given.output, given.settings
+    chromosome_sizes, progress = given.chromosome_sizes, running.progress
     inputs = [attention, *([chromosome_sizes] if chromosome_sizes else [])]
-    own_names = TRACK_FOLDER.check_output(output, inputs, force=force)
+    own_names = TRACK_FOLDER.check_output(output, inputs, force=given.force)
     with open_attention(attention) as file:
         wanted = chosen_quantity(weights=settings.weights, value_weighted=settings.value_weighted)
         maps = attention_maps(file, settings.sites, settings.heads, wanted)
-        tracks = choose_tracks(maps, treatments, settings.reference)
-        given = file.downstream if settings.downstream is None else settings.downstream
-        downstream = USUAL_DOWNSTREAM if given is None else given
+        tracks = choose_tracks(maps, given.treatment, settings.reference)
+        known_end = file.downstream if settings.downstream is None else settings.downstream
+        downstream = USUAL_DOWNSTREAM if known_end is None else known_end
         samples = file.samples
-        if genes:
-            chosen = choose_genes(genes, GeneNames.in_samples(samples), attention)
+        if given.genes:
+            chosen = choose_genes(given.genes, GeneNames.in_samples(samples), attention)
             samples = samples[samples.index.isin(chosen)]
         known = None if chromosome_sizes is None else read_chromosome_lengths(chromosome_sizes, progress)
         unknown = [] if known is None else sorted(set(samples["chrom"]) - {"", *known})
@@ -93,7 +80,7 @@ def export_tracks(
         placed = placed.assign(sample=file.samples.index.get_indexer(placed.index))
         stretches = lay_out(placed)
         along = tuple(each for each in settings.formats if each is not TrackFormat.TSV)
-        _report_layout(file, settings, samples, stretches, downstream, is_known=given is not None)
+        _report_layout(file, settings, samples, stretches, downstream, is_known=known_end is not None)
         if known is None and TrackFormat.BIGWIG in along:
             LOGGER.info(
                 "chromosome lengths are not known (--chromosome-sizes): bigWig will say that each ends with "
@@ -144,7 +131,15 @@ def export_tracks(
                 named = {"treatment": track.treatment, "reference": track.reference}
                 record["tracks"].append({**named, "files": files})
             write_json(folder / TRACK_FOLDER.record, record)
-    return record
+    written = [output / file["file"] for track in record["tracks"] for file in track["files"]]
+    size = sum(path.stat().st_size for path in written)
+    return RunReport(
+        f"wrote {output}: {counted(len(tracks), 'track')} for each strand, "
+        f"{counted(len(placed), 'promoter')}, {counted(len(written), 'file')}, {human_bytes(size)}",
+        tracks=len(tracks),
+        promoters=len(placed),
+        without_place=len(samples) - len(placed),
+    )
 
 
 class Track(NamedTuple):

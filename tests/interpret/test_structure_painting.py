@@ -10,7 +10,7 @@ from Bio.PDB.PDBParser import PDBParser
 
 from bioattn.formats.structure_file import ResidueKey
 from bioattn.interpret.alignment_maps import SCRIPTS, ResidueLine, paint_structure
-from bioattn.interpret.choices import ScriptFormat
+from bioattn.interpret.choices import ExportStructure, ScriptFormat
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.models.language.config import Shape
 from bioattn.sequences.choices import Alphabet
@@ -90,7 +90,10 @@ def place_of(number, code=""):
 @pytest.mark.parametrize("looking", [None, "57", "52A"])
 def test_values_by_plain_loops(attention, weights, structure, tmp_path, looking):
     out = tmp_path / "out.pdb"
-    report = paint_structure(attention, structure, out, chain="A", heads=[0, 2], query_residue=looking)
+    given = ExportStructure(
+        attention=attention, structure=structure, output=out, chain="A", heads=(0, 2), query_residue=looking
+    )
+    report = paint_structure(given, None)
     received = np.zeros(20)
     for key in range(20):
         total, number = 0.0, 0
@@ -102,9 +105,9 @@ def test_values_by_plain_loops(attention, weights, structure, tmp_path, looking)
                         number += 1
         received[key] = total / number * 20
     low, high = received[:16].min(), received[:16].max()
-    assert report.minimum == pytest.approx(low, rel=1e-6)
-    assert report.maximum == pytest.approx(high, rel=1e-6)
-    assert (report.residues, report.of_residues) == (16, 18)
+    assert report.figures["minimum"] == pytest.approx(low, abs=1e-6)
+    assert report.figures["maximum"] == pytest.approx(high, abs=1e-6)
+    assert "16 of 18 residues have a column" in report.sentences[0]
     found = painted(out)
     for (chain, number, code), value in found.items():
         if chain == "B" or number < 50:
@@ -121,7 +124,8 @@ def test_maps_of_a_language_model_by_plain_loops(structure, tmp_path):
     (tmp_path / "p.fa").write_text(f">p\n{QUERY}\n>other\nMKV\n")
     maps, out = tmp_path / "maps.h5", tmp_path / "out.pdb"
     assert bioattn("export", "attention", tmp_path / "model", tmp_path / "p.fa", "-o", maps) == 0
-    paint_structure(maps, structure, out, sample="p", chain="A")
+    given = ExportStructure(attention=maps, structure=structure, output=out, sample="p", chain="A")
+    paint_structure(given, None)
     with open_attention(maps) as attention:
         weights = [attention.weights(f"language.encoder.{layer}", sample="p") for layer in (0, 1)]
     received = np.mean(weights, axis=(0, 1))[1:-1, 1:-1].mean(axis=0)[:16]

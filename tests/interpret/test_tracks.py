@@ -9,9 +9,7 @@ import pandas as pd
 import pybigtools
 import pytest
 
-from bioattn.interpret.choices import TrackSettings
 from bioattn.interpret.position_maps import upsample
-from bioattn.interpret.tracks import export_tracks
 from bioattn.store.schema import AttentionOptions
 from bioattn.store.windows import promoter_samples
 from tests.making import bioattn
@@ -117,8 +115,9 @@ def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, upsamplin
     path, weights = write_attention()
     sizes = tmp_path / "genome.fa.fai"
     sizes.write_text("".join(f"{name}\t{length}\n" for name, length in LENGTHS.items()))
-    settings = TrackSettings(upsampling=upsampling, downstream=DOWNSTREAM, reference="control")
-    export_tracks(path, tmp_path / "tracks", settings, treatments=["Heat 37 C"], chromosome_sizes=sizes)
+    command = ("export", "tracks", path, "-o", tmp_path / "tracks", "--upsample", upsampling)
+    choices = ("--downstream", DOWNSTREAM, "--against", "control", "--treatment", "Heat 37 C")
+    assert bioattn(*command, *choices, "--chromosome-sizes", sizes) == 0
     values = upsample(weights.astype(np.float64).mean(axis=2), EDGES, LENGTH, upsampling, FIELD)
     for strand, sign in (("+", "plus"), ("-", "minus")):
         heat, control = (of_every_base(values[:, t], strand) for t in (1, 2))
@@ -135,9 +134,8 @@ def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, upsamplin
 
 def test_the_table_has_every_bin_of_every_placed_gene(write_attention, tmp_path):
     path, weights = write_attention()
-    export_tracks(
-        path, tmp_path / "tracks", TrackSettings(reference="mean", downstream=0), treatments=["control"]
-    )
+    command = ("export", "tracks", path, "-o", tmp_path / "tracks", "--treatment", "control")
+    assert bioattn(*command, "--against", "mean", "--downstream", 0) == 0
     table = pd.read_csv(tmp_path / "tracks/control.genes.tsv", sep="\t")
     assert list(dict.fromkeys(table["gene_id"])) == [gene[0] for gene in GENES[:-1]]
     for number, (name, chrom, start, end, strand) in enumerate(GENES[:-1]):

@@ -27,7 +27,7 @@ from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, MotifDatabase, read_meme, write_meme
 from bioattn.formats.tables import write_table
-from bioattn.interpret.choices import MotifSettings
+from bioattn.interpret.choices import ExportMotifs
 from bioattn.interpret.file_kinds import EDGES, LOGOS, MEME, MOTIF_FOLDER, MOTIFS, TREATMENTS
 from bioattn.interpret.motifs.discovery import MIN_BITS, trim_vague_ends
 from bioattn.interpret.motifs.hits import base_composition
@@ -52,11 +52,11 @@ from bioattn.interpret.promoter_maps import (
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import WEIGHTS
+from bioattn.models.running import Running, RunReport
 from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.store.attribution import Attribution
 from bioattn.store.reader import Attention
 from bioattn.store.windows import genomic_interval
-from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
@@ -81,34 +81,17 @@ _NUMBERS = "%.5g"
 
 
 def export_motifs(
-    files: Sequence[Path],
-    output: Path,
-    settings: MotifSettings,
-    *,
-    promoters: Path | None = None,
-    model: Path | None = None,
-    database: Path | None = None,
-    treatments: Sequence[str] = (),
-    genes: Sequence[str] = (),
-    draw_logo: Callable[[Motif, Path], None] | None = None,
-    force: bool = False,
-    progress: Progress = SILENT,
-) -> tuple[dict[str, Any], Mapping[str, int], int | None]:
-    """Write the folder `output` of motifs (`docs/formats/motifs.md`).
-
-    files: attention or attribution of promoters, one of each kind at most. promoters: the FASTA; attention and
-    filters need it. model: folder of a model whose first layer is shown too. database: motifs to compare with.
-    treatments: names, none = all. genes: ids or files of ids, none = all. draw_logo: draws a motif into a file;
-    None = no logos. force: replace a folder of motifs.
-
-    Returns its record, how many motifs are of each source (attention, or raising and lowering, attribution,
-    filter), and how many have a match in the database with q < 0.05; None without one.
+    given: ExportMotifs, running: Running, draw_logo: Callable[[Motif, Path], None] | None = None
+) -> RunReport:
+    """Write a folder of motifs (`docs/formats/motifs.md`). draw_logo: draws a motif into a file; None = no logos.
 
     Raises: BioattnError for files that are neither, promoters that do not fit, a folder in the way or a missing
     library; SettingsError for settings that contradict each other.
     """
+    files, output, settings, treatments = given.files, given.output, given.settings, given.treatment
+    promoters, model, database, progress = given.promoters, given.model, given.database, running.progress
     others = {"promoters": promoters, "model": model, "database": database}
-    own_names = MOTIF_FOLDER.check_output(output, [*files, *filter(None, others.values())], force=force)
+    own_names = MOTIF_FOLDER.check_output(output, [*files, *filter(None, others.values())], force=given.force)
     if not files and model is None:
         raise SettingsError("give an attention or attribution file, or --model for the motifs of its filters")
     targets = None
@@ -119,7 +102,7 @@ def export_motifs(
             )
         targets = read_meme(database)
     with ExitStack() as stack:
-        sources = [searched for path in files for searched in _open(stack, path, settings, promoters, genes)]
+        sources = [searched for path in files for searched in _open(stack, path, given)]
         kinds = [searched.kind for searched in sources]
         if len(set(kinds)) < len(kinds):
             raise BioattnError(f"two {kinds[0]} files: give one of each kind, or run the command for each")
@@ -200,31 +183,41 @@ def export_motifs(
                 ],
             }
             write_json(folder / MOTIF_FOLDER.record, record)
-    matched = None if matches is None else int((matches["q_value"] < MATCHED).sum())
-    return record, Counter(str(row["source"]) for row in rows), matched
+    by_source = Counter(str(row["source"]) for row in rows)
+    found_motifs = ", ".join(
+        f"{counted(number, 'motif')} of {source}" for source, number in by_source.items()
+    )
+    told = ""
+    if matches is not None:
+        told = f"; {(matches['q_value'] < MATCHED).sum():,} with a match in the database (q < {MATCHED:g})"
+    sizes = (counted(record[f"{noun}s"], noun) for noun in ("treatment", "promoter", "edge"))
+    return RunReport(
+        f"wrote {output}: {found_motifs or 'no motif'}{told}; {', '.join(sizes)}",
+        motifs=by_source,
+        edges=len(edge_table),
+    )
 
 
-def _open(
-    stack: ExitStack, path: Path, settings: MotifSettings, promoters: Path | None, genes: Sequence[str]
-) -> list[Searched]:
+def _open(stack: ExitStack, path: Path, given: ExportMotifs) -> list[Searched]:
     """The maps of a file of either kind; of contributions of attention those that raise and those that lower."""
     file = stack.enter_context(open_results(path))
     if isinstance(file, Attribution):
         maps = attribution_maps(file)
-    elif promoters is None:
+    elif given.promoters is None:
         raise BioattnError(
             f"{path}: attention holds no sequences; give the FASTA it was exported from with --promoters"
         )
     else:
+        settings = given.settings
         wanted = chosen_quantity(weights=settings.weights)
         maps = attention_maps(file, settings.sites, settings.heads, wanted)
-    if genes:
-        maps = maps.chosen(choose_genes(genes, GeneNames.in_samples(maps.samples), path))
+    if given.genes:
+        maps = maps.chosen(choose_genes(given.genes, GeneNames.in_samples(maps.samples), path))
     codes = maps.codes
     if codes is None:
-        assert promoters is not None
+        assert given.promoters is not None
         assert isinstance(file, Attention)
-        codes = codes_of_genes(promoters, file, maps.samples)
+        codes = codes_of_genes(given.promoters, file, maps.samples)
     kinds = SIGNS if maps.quantity is Quantity.CONTRIBUTIONS else [str(maps.quantity)]
     return [Searched(kind=kind, maps=maps, codes=codes) for kind in kinds]
 

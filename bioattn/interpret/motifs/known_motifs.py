@@ -8,7 +8,6 @@ background is that of `site_differences`, shuffled motifs are those of `expected
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import open_table, refuse_duplicate_columns, write_table
-from bioattn.interpret.choices import KnownMotifSettings
+from bioattn.interpret.choices import ExplainMotifs, KnownMotifSettings
 from bioattn.interpret.motifs.expected_motifs import (
     LEAST_PROMOTERS,
     Direction,
@@ -40,11 +39,12 @@ from bioattn.interpret.promoter_maps import (
     codes_of_genes,
     open_results,
 )
+from bioattn.models.running import Running, RunReport
 from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.store.attribution import Attribution
 from bioattn.store.reader import Attention
 from bioattn.system.progress import SILENT, Progress
-from bioattn.text import counted, quoted
+from bioattn.text import counted, percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
 GROUP_COLUMN = "group"
@@ -235,63 +235,63 @@ class SignalSummary(NamedTuple):
     """Mean over the judged pairs of the share of shuffled motifs that would pass; None without any."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownMotifs:
-    """The table, and what it was made of."""
+def summaries(table: pd.DataFrame) -> list[SignalSummary]:
+    """Summarise each signal, in their order."""
+    found = []
+    pair = ["factor", "matched_by", "condition_group", "direction"]
+    for name, rows in table.groupby("signal", sort=False):
+        of_pairs = rows[rows["against"] == BACKGROUND]
+        judged = of_pairs[of_pairs["passed"].notna()]
+        none = judged["direction"].str.startswith("none")
+        passed = judged["passed"].astype(bool)
+        # eq: `passed` may be None.
+        relative = rows[(rows["against"] == ALL_TREATMENTS) & rows["passed"].eq(True)]
+        specific = set(map(tuple, relative[pair].to_numpy()))
+        shuffled = float(judged["shuffled_passing"].astype(float).mean()) if len(judged) else None
+        summary = SignalSummary(
+            signal=str(name),
+            expected=int((~none).sum()),
+            expected_passed=int((~none & passed).sum()),
+            none=int(none.sum()),
+            none_passed=int((none & passed).sum()),
+            specific=sum(tuple(row) in specific for row in judged[~none & passed][pair].to_numpy()),
+            open=len(of_pairs) - len(judged),
+            shuffled_passing=shuffled,
+        )
+        found.append(summary)
+    return found
 
-    table: pd.DataFrame
-    promoters: int
-    missing_conditions: list[str] = field(default_factory=list)
 
-    def summaries(self) -> list[SignalSummary]:
-        """Summarise each signal, in their order."""
-        found = []
-        pair = ["factor", "matched_by", "condition_group", "direction"]
-        for name, rows in self.table.groupby("signal", sort=False):
-            of_pairs = rows[rows["against"] == BACKGROUND]
-            judged = of_pairs[of_pairs["passed"].notna()]
-            none = judged["direction"].str.startswith("none")
-            passed = judged["passed"].astype(bool)
-            # eq: `passed` may be None.
-            relative = rows[(rows["against"] == ALL_TREATMENTS) & rows["passed"].eq(True)]
-            specific = set(map(tuple, relative[pair].to_numpy()))
-            shuffled = float(judged["shuffled_passing"].astype(float).mean()) if len(judged) else None
-            summary = SignalSummary(
-                signal=str(name),
-                expected=int((~none).sum()),
-                expected_passed=int((~none & passed).sum()),
-                none=int(none.sum()),
-                none_passed=int((none & passed).sum()),
-                specific=sum(tuple(row) in specific for row in judged[~none & passed][pair].to_numpy()),
-                open=len(of_pairs) - len(judged),
-                shuffled_passing=shuffled,
-            )
-            found.append(summary)
-        return found
+def explain_motifs(given: ExplainMotifs, running: Running) -> RunReport:
+    """Score files at the motifs of a table, and write what is found. Raises: as `score_known_motifs`."""
+    table, promoters, missing = score_known_motifs(given, running.progress)
+    write_known_motifs(given.output, table)
+    signals = summaries(table)
+    return RunReport(
+        *(
+            f"{each.signal}: {each.expected_passed} of {counted(each.expected, 'expected pair')} found, "
+            f"{each.specific} of them also against the mean of all treatments; {each.none_passed} of {each.none} "
+            f"that should be silent are; {percentage(each.shuffled_passing or 0, 1)} of shuffled motifs pass"
+            for each in signals
+        ),
+        f"wrote {given.output}: {counted(len(table), 'row')} over {counted(promoters, 'promoter')}",
+        promoters=promoters,
+        missing_conditions=missing,
+        signals=[each._asdict() for each in signals],
+    )
 
 
 def score_known_motifs(
-    results: Sequence[Path],
-    expected: Path,
-    *,
-    motifs: Path | None = None,
-    promoters: Path | None = None,
-    treatment_groups: Path | None = None,
-    settings: KnownMotifSettings | None = None,
-    progress: Progress = SILENT,
-) -> KnownMotifs:
-    """Score attention and attribution files at the motifs of a table.
-
-    results: attention and attribution HDF5 over the same promoters; several of a kind are averaged. promoters:
-    their FASTA, needed where there is no attribution (which holds the sequences). treatment_groups: a table whose
-    first column names treatments and whose column `group` the condition each belongs to.
+    given: ExplainMotifs, progress: Progress = SILENT
+) -> tuple[pd.DataFrame, int, list[str]]:
+    """The table of scores, the number of promoters, and conditions that no treatment belongs to.
 
     Raises: BioattnError for files that do not belong together, FormatError for damaged ones, SettingsError for
     contrasts of unknown conditions.
     """
-    settings = settings or KnownMotifSettings()
-    pairs = read_expected(expected)
-    database = None if motifs is None else read_meme(motifs)
+    settings, results = given.settings, given.results
+    pairs = read_expected(given.expected)
+    database = None if given.motif_database is None else read_meme(given.motif_database)
     with ExitStack() as opened:
         files = [opened.enter_context(open_results(path)) for path in results]
         attention = [file for file in files if isinstance(file, Attention)]
@@ -301,8 +301,8 @@ def score_known_motifs(
         signals = _signals(attention, attribution, settings)
         if attribution:
             codes = attribution[0].sequences()
-        elif promoters is not None:
-            codes = codes_of_genes(promoters, attention[0], attention[0].samples)
+        elif given.promoters is not None:
+            codes = codes_of_genes(given.promoters, attention[0], attention[0].samples)
         else:
             raise BioattnError(
                 "attention files hold no sequences; give the FASTA they were made from with --promoters"
@@ -312,9 +312,9 @@ def score_known_motifs(
             wanted = set(choose_genes(settings.genes, names, results[0]))
             codes = codes.copy()
             codes[[name not in wanted for name in signals[0][0].genes]] = UNKNOWN
-        groups = _groups(signals[0][0].treatments, treatment_groups)
+        groups = _groups(signals[0][0].treatments, given.treatment_groups)
         missing = list(dict.fromkeys(pair.condition for pair in pairs if pair.condition not in groups))
-        _report_missing(missing, pairs, groups, expected)
+        _report_missing(missing, pairs, groups, given.expected)
         contrasts = [_contrast(text, groups) for text in settings.contrasts]
         located = locate(pairs, codes, database, settings, progress)
         tables = [
@@ -323,11 +323,8 @@ def score_known_motifs(
             )
             for signal in signals
         ]
-    return KnownMotifs(
-        table=pd.concat(tables, ignore_index=True),
-        promoters=int((codes < UNKNOWN).any(axis=1).sum()),
-        missing_conditions=missing,
-    )
+    promoters = int((codes < UNKNOWN).any(axis=1).sum())
+    return pd.concat(tables, ignore_index=True), promoters, missing
 
 
 def write_known_motifs(path: Path, table: pd.DataFrame) -> None:

@@ -1,99 +1,33 @@
 """`bioattn explain …`: what a model used, and whether its attention can be believed."""
 
-from dataclasses import MISSING
 from pathlib import Path
 
 import typer
 
-from bioattn.choices import Method, Subset
 from bioattn.errors import SettingsError
-from bioattn.interpret.choices import AttributionBaseline, CurveSettings, KnownMotifSettings, MethodSettings
+from bioattn.interpret.choices import (
+    OUTPUT,
+    WEIGHTS,
+    CurveSettings,
+    ExplainAttribution,
+    ExplainHeads,
+    ExplainMotifs,
+)
 from bioattn.io.files import check_apart, write_json
-from bioattn.io.settings import FORCE, RESUME, SEED, SHARD, THREADS, Writes, argument, option, table
+from bioattn.io.settings import SEED, THREADS, Writes, argument, option, table
 from bioattn.models.running import RunReport
 from bioattn.system.device import DEVICE, Device
-from bioattn.system.shard import parse_shard
 from bioattn.system.signals import stop_on_signals
-from bioattn.text import counted, human_bytes, percentage, quoted
-from bioattn_cli import options
+from bioattn.text import quoted
 from bioattn_cli.command import command
+from bioattn_cli.commands.families import library, settings_command
 from bioattn_cli.reporting import Reporter
 
-
-@command("explain attribution")
-def attribution(
-    reporter: Reporter,
-    model: Path = options.MODEL,
-    promoters: Path = options.PROMOTERS,
-    output: Path = options.OUTPUT,
-    settings: MethodSettings = table(MethodSettings),
-    treatment: tuple[str, ...] = options.PREDICTED_TREATMENTS,
-    treatment_table: Path | None = options.TREATMENT_TABLE,
-    genes: tuple[str, ...] = options.GENES,
-    device: Device = DEVICE,
-    threads: int | None = THREADS,
-    shard: str | None = SHARD,
-    resume: bool = RESUME,
-    force: bool = options.DROP_PARTS,
-) -> RunReport:
-    """Write the contribution of each base of each promoter to the response to each treatment, as HDF5.
-
-    For every position the file holds a value for each of the four bases, centred on their mean. The difference of
-    two values is the effect of replacing one base by the other; the value of the present base is its contribution.
-    Binary models are explained in log-odds. The command prints the size first and refuses a file larger than the
-    free disk. Until the file is complete, parts are kept in OUTPUT.partial; --resume continues from them, --force
-    drops them. docs/formats/attribution.md has the schema.
-
-    bioattn explain attribution model promoters.fa -o explain.h5 --treatment heat --genes genes.txt
-    """
-    from bioattn.inference.runner import with_ability
-    from bioattn.interpret.attribution import run_attribution
-    from bioattn.models.family import load_runner
-    from bioattn.promoters.treatments import read_treatment_table, select_treatments
-
-    part = None if shard is None else parse_shard(shard)
-    of_path = settings.steps != 50 or settings.baseline is not AttributionBaseline.UNIFORM
-    if of_path and settings.method is not Method.INTEGRATED_GRADIENTS:
-        flag = "--steps" if settings.steps != 50 else "--baseline"
-        raise SettingsError(
-            f"{flag} is for --method integrated-gradients, not {settings.method}; leave it out"
-        )
-    chosen = reporter.device(device, threads)
-    loaded = with_ability(
-        load_runner(model, chosen), "predictor", "be explained base by base: they predict no responses"
-    )
-    table = None if treatment_table is None else read_treatment_table(treatment_table)
-    treatments = select_treatments(loaded.treatments, treatment, table)
-    summary, completeness = run_attribution(
-        loaded,
-        promoters,
-        output,
-        settings=settings,
-        treatments=treatments,
-        genes=genes,
-        shard=part,
-        resume=resume,
-        force=force,
-        progress=reporter.progress,
-    )
-    number, gap, difference = len(treatments.names), completeness.largest_gap, completeness.largest_difference
-    scope = f"{counted(summary.num_samples, 'promoter')} × {counted(number, 'treatment')}"
-    reporter.say(
-        f"wrote {output}: attribution ({settings.method}) of {scope}, {human_bytes(summary.num_bytes)}"
-    )
-    if gap is not None and difference is not None:
-        tell = reporter.warn if gap > 0.05 * difference else reporter.say
-        tell(
-            f"completeness: contributions miss f(promoter) − f(baseline) by at most {gap:.3g} (those of a "
-            f"promoter sum to up to {difference:.3g}); more --steps bring them closer"
-        )
-    return RunReport(
-        device=str(chosen),
-        promoters=summary.num_samples,
-        treatments=number,
-        resumed_promoters=summary.resumed_samples,
-        largest_completeness_gap=gap,
-    )
+settings_command(
+    "explain attribution", ExplainAttribution, library("interpret.attribution", "run_attribution")
+)
+settings_command("explain heads", ExplainHeads, library("interpret.heads", "explain_heads"))
+settings_command("explain motifs", ExplainMotifs, library("interpret.motifs.known_motifs", "explain_motifs"))
 
 
 @command("explain response-curve")
@@ -101,7 +35,7 @@ def response_curve(
     reporter: Reporter,
     responses: Path = argument("RESPONSES", "Measured responses: genes × treatments."),
     treatment_table: Path = argument("TREATMENTS", "Table of treatments with times or doses."),
-    output: Path = options.OUTPUT,
+    output: Path = OUTPUT,
     settings: CurveSettings = table(CurveSettings),
     predictions: Path | None = option("Predictions of `bioattn run promoter`, smoothed beside."),
 ) -> RunReport:
@@ -125,121 +59,6 @@ def response_curve(
     return RunReport(f"wrote {output}: {len(curves.series)} series, width {widths}", width=curves.width)
 
 
-@command("explain heads")
-def heads(
-    reporter: Reporter,
-    model: Path = argument("MODEL", "Folder of a trained model.", recorded_file="model.safetensors"),
-    dataset: Path = argument("DATASET", "Dataset the model was trained on."),
-    output: Path = option(
-        "Folder of tables to write.", "--output", "-o", default=MISSING, writes=Writes.FOLDER
-    ),
-    split: Subset = option(
-        "Genes, proteins, sequences or pairs on which importance is measured.", default=Subset.VALIDATION
-    ),
-    prune_to: int | None = option(
-        "Keep N heads in all, at least one per site (promoter models).", min=1, metavar="N"
-    ),
-    pruned_model: Path | None = option(
-        "Where --prune-to writes the smaller model.", metavar="FOLDER", writes=Writes.FOLDER
-    ),
-    device: Device = DEVICE,
-    threads: int | None = THREADS,
-    force: bool = FORCE,
-) -> RunReport:
-    """Rank attention heads by their importance for the predictions of a model.
-
-    Importance is the mean absolute gradient of the loss with respect to a mask on the head (Michel et al. 2019).
-    Heads are also described: entropy, distance, the neighbours that they attend to, whether they find the copy of
-    a word (induction) or follow another sequence. But for MSA/pair models the command leaves each head out, and
-    prunes the least important ones one after the other. --prune-to writes a model with the kept heads; heads keep
-    their numbers.
-
-    bioattn explain heads model X.dataset.h5 -o heads --prune-to 2 --pruned-model small
-    """
-    from bioattn.interpret.heads import explain_heads
-
-    chosen = reporter.device(device, threads)
-    said = explain_heads(
-        model,
-        dataset,
-        output,
-        device=chosen,
-        split=split.value,
-        prune_to=prune_to,
-        pruned_model=pruned_model,
-        force=force,
-        progress=reporter.progress,
-    )
-    written = [output] if pruned_model is None else [output, pruned_model]
-    return RunReport(
-        *said, *(f"wrote {path}" for path in reversed(written)), outputs=written, device=chosen.type
-    )
-
-
-@command("explain motifs")
-def motifs(
-    reporter: Reporter,
-    results: tuple[Path, ...] = argument(
-        "RESULT",
-        "Attention and attribution HDF5 over the same promoters; several of a kind are averaged.",
-        recorded="result_{}",
-    ),
-    output: Path = options.OUTPUT,
-    expected: Path = option(
-        "Columns factor, jaspar_id, consensus, condition_group and direction.",
-        default=MISSING,
-        metavar="TABLE",
-    ),
-    motif_database: Path | None = option(
-        "MEME or JASPAR file with the matrices of jaspar_id.", "--motifs", metavar="FILE", recorded="motifs"
-    ),
-    promoters: Path | None = option(
-        "Promoter FASTA of the results; attribution files hold the sequences.", metavar="FASTA"
-    ),
-    treatment_groups: Path | None = option(
-        "Treatments (first column) and their `group`, whose mean is then the condition "
-        "[default: every treatment is one].",
-        metavar="TABLE",
-    ),
-    settings: KnownMotifSettings = table(KnownMotifSettings),
-) -> RunReport:
-    """Score attention and attribution at known motifs, by condition.
-
-    For each pair of the table the command compares the signal at the motif's sites with windows matched by
-    position and G+C, and with shuffled motifs of equal information, of which at most 5 % may do as well.
-    Attribution and contributions must have the expected direction; attention, which has no sign, must exceed
-    the background. A pair of direction `none` passes without a signal. docs/known-motifs.md explains the
-    columns.
-
-    bioattn explain motifs attention.h5 explain.h5 -o motifs.tsv --expected expected.tsv --motifs JASPAR.meme
-    """
-    from bioattn.interpret.motifs.known_motifs import score_known_motifs, write_known_motifs
-
-    found = score_known_motifs(
-        results,
-        expected,
-        motifs=motif_database,
-        promoters=promoters,
-        treatment_groups=treatment_groups,
-        settings=settings,
-        progress=reporter.progress,
-    )
-    write_known_motifs(output, found.table)
-    summaries = found.summaries()
-    return RunReport(
-        *(
-            f"{each.signal}: {each.expected_passed} of {counted(each.expected, 'expected pair')} found, "
-            f"{each.specific} of them also against the mean of all treatments; {each.none_passed} of {each.none} "
-            f"that should be silent are; {percentage(each.shuffled_passing or 0, 1)} of shuffled motifs pass"
-            for each in summaries
-        ),
-        f"wrote {output}: {counted(len(found.table), 'row')} over {counted(found.promoters, 'promoter')}",
-        promoters=found.promoters,
-        missing_conditions=found.missing_conditions,
-        signals=[each._asdict() for each in summaries],
-    )
-
-
 @command("explain check")
 def check(
     reporter: Reporter,
@@ -250,7 +69,7 @@ def check(
         "a dataset, or designs, as below.",
         recorded="promoters",
     ),
-    output: Path = options.OUTPUT,
+    output: Path = OUTPUT,
     dataset: Path | None = option("The training dataset of MODEL, to measure accuracy on held-out genes."),
     controls: Path | None = option(
         "Retrain MODEL with uniform attention, with one query for all treatments and with another seed; "
@@ -287,7 +106,7 @@ def check(
     without: tuple[str, ...] = option(
         "What designs of others are not to respond to; can be repeated.", "--not", default=(), metavar="NAME"
     ),
-    weights: bool = options.WEIGHTS,
+    weights: bool = WEIGHTS,
     samples: int | None = option(
         "Promoters, sequences, pairs or proteins to check, drawn by the seed [default: 300]; designs drawn at "
         "each guidance of the curve [default: 64], 0 for no curve.",

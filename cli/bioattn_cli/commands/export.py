@@ -3,135 +3,43 @@
 import importlib.util
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bioattn.errors import SettingsError
-from bioattn.interpret.choices import MotifSettings, ScriptFormat, TrackSettings
-from bioattn.io.settings import FORCE, argument, option, table
+from bioattn.interpret.choices import (
+    OUTPUT,
+    RESIDUE_ATTENTION,
+    ExportArrays,
+    ExportMotifs,
+    ExportStructure,
+    ExportTracks,
+)
+from bioattn.io.settings import option
 from bioattn.models.running import RunReport
-from bioattn.text import counted, human_bytes
-from bioattn_cli import options
+from bioattn.text import counted
 from bioattn_cli.command import command
+from bioattn_cli.commands.families import library, settings_command
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
     from bioattn.formats.meme import Motif
 
 
-@command("export arrays")
-def arrays(
-    reporter: Reporter,
-    file: Path = argument(
-        "FILE", "HDF5 of `explain attribution`, attention HDF5, or predictions of `run promoter` (TSV)."
-    ),
-    output: Path = options.RESULT,
-    treatment: tuple[str, ...] = options.TREATMENTS,
-    genes: tuple[str, ...] = options.GENES,
-    sites: tuple[str, ...] = options.AVERAGED_SITES,
-    heads: tuple[int, ...] | None = options.HEADS,
-    value_weighted: bool = options.VALUE_WEIGHTED,
-    sample: str | None = options.SAMPLE,
-    force: bool = FORCE,
-) -> RunReport:
-    """Write attribution as NumPy archives, or attention and predictions as AnnData (.h5ad), for other programs.
-
-    A name of OUTPUT that ends in .h5ad makes AnnData, for scanpy and its like. Predictions become genes ×
-    treatments. Attention over promoters adds a map over the bins of each gene for each treatment (obsm), the mean
-    over sites and heads. Attention over an alignment becomes residues × residues with a layer for each head.
-    docs/formats/anndata.md says where everything stands. Needs anndata (extra `anndata`).
-
-    bioattn export arrays attention.h5 -o attention.h5ad --treatment heat
-
-    Any other OUTPUT is a folder for TF-MoDISco-lite and tangermeme: sequences.npz (one-hot) and an archive of
-    hypothetical contributions for each treatment, all as `arr_0` of shape (genes, 4, positions); treatments.tsv
-    and genes.tsv name the archives and rows.
-
-    bioattn export arrays explain.h5 -o arrays --treatment heat
-
-    modisco motifs -s arrays/sequences.npz -a arrays/heat.npz -n 2000 -o modisco.h5
-    """
-    from bioattn.interpret.array_exports import SUFFIX, export_anndata, export_attribution
-
-    chosen: Any = {"treatments": treatment, "genes": genes, "progress": reporter.progress}
-    if not output.name.endswith(SUFFIX):
-        if sites or heads is not None or value_weighted or sample is not None:
-            raise SettingsError(
-                f"--output {output}: --sites, --heads, --value-weighted and --sample are for AnnData; end its "
-                f"name in {SUFFIX}"
-            )
-        summary = export_attribution(file, output, force=force, **chosen)
-        scope = f"{counted(summary['treatments'], 'treatment')} of {counted(summary['genes'], 'gene')}"
-        return RunReport(
-            f"wrote {output}: sequences and {scope}", treatments=summary["treatments"], genes=summary["genes"]
-        )
-    observations, variables, maps = export_anndata(
-        file, output, sites=sites, heads=heads, value_weighted=value_weighted, sample=sample, **chosen
-    )
-    return RunReport(
-        f"wrote {output}: {observations:,} × {variables:,}, {counted(maps, 'map')}",
-        observations=observations,
-        variables=variables,
-        maps=maps,
-    )
+settings_command("export arrays", ExportArrays, library("interpret.array_exports", "export_arrays"))
+settings_command("export structure", ExportStructure, library("interpret.alignment_maps", "paint_structure"))
+settings_command("export tracks", ExportTracks, library("interpret.tracks", "export_tracks"))
 
 
-@command("export motifs")
-def motifs(
-    reporter: Reporter,
-    output: Path = options.FOLDER,
-    files: tuple[Path, ...] = argument(
-        "FILE",
-        "Attention HDF5 of promoters, attribution HDF5, or one of each.",
-        default=(),
-        recorded="file_{}",
-    ),
-    promoters: Path | None = option(
-        "The promoters; attention and --model need their sequences.", metavar="FASTA"
-    ),
-    model: Path | None = option("Also show the first layer of this model as motifs.", metavar="FOLDER"),
-    database: Path | None = option(
-        "Motifs to compare with: MEME, JASPAR or TRANSFAC (needs memelite).", metavar="FILE"
-    ),
-    treatment: tuple[str, ...] = options.TREATMENTS,
-    genes: tuple[str, ...] = options.GENES,
-    settings: MotifSettings = table(MotifSettings),
-    force: bool = FORCE,
-) -> RunReport:
-    """Find the motifs that a model attends to, and test them for each treatment.
-
-    The stretches of promoters with the highest contributions (or attention, or attribution) are searched for words
-    that other promoters have less often at the same positions; similar words of several treatments become one
-    motif. The folder OUTPUT gets motifs.meme, motifs.tsv with matches to --database, treatments.tsv with a test of
-    each motif in each treatment against its reference, edges.tsv from motif to gene, and logos.
-
-    bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
-    """
+def _motifs(settings: ExportMotifs, reporter: Reporter) -> RunReport:
     from bioattn.interpret.motifs.export import export_motifs
 
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     if not has_matplotlib:
         reporter.warn("no logos: they need matplotlib (pip install matplotlib)")
-    record, by_source, matched = export_motifs(
-        files,
-        output,
-        settings,
-        promoters=promoters,
-        model=model,
-        database=database,
-        treatments=treatment,
-        genes=genes,
-        draw_logo=_draw_logo if has_matplotlib else None,
-        force=force,
-        progress=reporter.progress,
-    )
-    found = ", ".join(f"{counted(number, 'motif')} of {source}" for source, number in by_source.items())
-    told = "" if matched is None else f"; {matched:,} with a match in the database (q < 0.05)"
-    sizes = (counted(record[f"{noun}s"], noun) for noun in ("treatment", "promoter", "edge"))
-    return RunReport(
-        f"wrote {output}: {found or 'no motif'}{told}; {', '.join(sizes)}",
-        motifs=by_source,
-        edges=record["edges"],
-    )
+    return export_motifs(settings, reporter, _draw_logo if has_matplotlib else None)
+
+
+settings_command("export motifs", ExportMotifs, _motifs)
 
 
 def _draw_logo(motif: "Motif", path: Path) -> None:
@@ -141,58 +49,11 @@ def _draw_logo(motif: "Motif", path: Path) -> None:
     write_figure(draw_logos(Logos([motif]), 85.0), path)
 
 
-@command("export tracks")
-def tracks(
-    reporter: Reporter,
-    attention: Path = argument("ATTENTION", "Attention HDF5 of promoters (`export attention`)."),
-    output: Path = options.FOLDER,
-    treatment: tuple[str, ...] = options.TREATMENTS,
-    genes: tuple[str, ...] = options.GENES,
-    settings: TrackSettings = table(TrackSettings),
-    chromosome_sizes: Path | None = option(
-        "The genome's .fai, chrom.sizes or FASTA: true chromosome lengths in bigWig.", metavar="FILE"
-    ),
-    force: bool = FORCE,
-) -> RunReport:
-    """Write contributions or attention along chromosomes, for IGV, JBrowse and UCSC.
-
-    One bedGraph and one bigWig for every treatment and strand: what each base adds to the response, sums over
-    heads; or, without contributions or with --weights, the share of a promoter's attention on it. The folder also
-    holds a table per treatment with every bin of every gene, and tracks.json, which lists the files. Where windows
-    of one strand overlap, a base goes to the nearest gene; the table has all windows.
-
-    bioattn export tracks attention.h5 -o tracks --treatment heat --against control
-    """
-    from bioattn.interpret.tracks import export_tracks
-
-    record = export_tracks(
-        attention,
-        output,
-        settings,
-        treatments=treatment,
-        genes=genes,
-        chromosome_sizes=chromosome_sizes,
-        force=force,
-        progress=reporter.progress,
-    )
-    files = [output / file["file"] for track in record["tracks"] for file in track["files"]]
-    size = sum(path.stat().st_size for path in files)
-    return RunReport(
-        f"wrote {output}: {counted(len(record['tracks']), 'track')} for each strand, "
-        f"{counted(record['promoters'], 'promoter')}, {counted(len(files), 'file')}, {human_bytes(size)}",
-        tracks=len(record["tracks"]),
-        promoters=record["promoters"],
-        without_place=record["promoters_without_place"],
-    )
-
-
 @command("export contacts")
 def contacts(
     reporter: Reporter,
-    attention: Path = argument(
-        "ATTENTION", "Attention HDF5 of alignments, or of a language model's proteins (`export attention`)."
-    ),
-    output: Path = options.OUTPUT,
+    attention: Path = RESIDUE_ATTENTION,
+    output: Path = OUTPUT,
     regression: Path | None = option("Regression made with --fit.", metavar="JSON"),
     fit: Path | None = option(
         "Fit a regression on this contact dataset and write it as JSON.",
@@ -254,66 +115,3 @@ def contacts(
 
 def _figures(figures: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
-
-
-@command("export structure")
-def structure(
-    reporter: Reporter,
-    attention: Path = argument(
-        "ATTENTION", "Attention HDF5 of alignments, or of a language model's proteins (`export attention`)."
-    ),
-    structure: Path = argument("STRUCTURE", "PDB or mmCIF file, plain or compressed."),
-    output: Path = options.OUTPUT,
-    sample: str | None = options.SAMPLE,
-    chain: str | None = options.CHAIN,
-    alignment: Path | None = options.STRUCTURE_ALIGNMENT,
-    sites: tuple[str, ...] = option(
-        "Attention sites, averaged; can be repeated [default: row or self-attention of all layers].",
-        default=(),
-        metavar="PATTERN",
-    ),
-    heads: tuple[int, ...] | None = options.HEADS,
-    query_residue: str | None = option(
-        "Show the attention of this residue (number in the structure) [default: received attention].",
-        metavar="N",
-    ),
-    format: tuple[ScriptFormat, ...] = option(
-        "Also write a script for ChimeraX (cxc) or PyMOL (pml) with lines between residues; can be repeated.",
-        default=(),
-    ),
-) -> RunReport:
-    """Colour a structure by attention, in place of B-factors.
-
-    0 is the least attended residue of the chain, 100 the most attended; the command prints both in multiples of
-    uniform attention. Atoms without attention (other chains, ligands, residues without a column in the alignment)
-    get -1. All other bytes are kept. In PyMOL: spectrum b, minimum=0, maximum=100; in
-    ChimeraX: color byattribute bfactor range 0,100. --format writes these commands beside the output, and lines
-    from CA to CA between residues at least six apart, wider with more attention (both directions averaged).
-
-    bioattn export structure family.attention.h5 family.pdb -o painted.pdb --format cxc --format pml
-    """
-    from bioattn.interpret.alignment_maps import paint_structure
-
-    painted = paint_structure(
-        attention,
-        structure,
-        output,
-        sample=sample,
-        chain=chain,
-        alignment=alignment,
-        sites=sites or None,
-        heads=heads,
-        query_residue=query_residue,
-        scripts=tuple(dict.fromkeys(format)),
-    )
-    outputs = [output, *(output.with_suffix(f".{each}") for each in dict.fromkeys(format))]
-    what = "attention received" if query_residue is None else f"attention of residue {query_residue}"
-    return RunReport(
-        f"{painted.sample} on chain {painted.chain}: {what} from {painted.minimum:.3g} (0) to "
-        f"{painted.maximum:.3g} × uniform (100, {painted.most}); {painted.residues} of {painted.of_residues} "
-        "residues have a column",
-        f"wrote {' and '.join(map(str, outputs))}",
-        outputs=outputs,
-        minimum=round(painted.minimum, 6),
-        maximum=round(painted.maximum, 6),
-    )

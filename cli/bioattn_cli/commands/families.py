@@ -6,6 +6,7 @@ same for every family. The settings that it is given hold the options alone; `wi
 `bioattn.io.settings`) puts what --config says beneath them.
 """
 
+import importlib
 import inspect
 import sys
 from collections.abc import Callable
@@ -15,13 +16,13 @@ from typing import Any
 import typer
 
 from bioattn.errors import BioattnError
+from bioattn.interpret.choices import RESULT
 from bioattn.io.settings import Settings, argument, declared_by, option, with_config_file
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.family import ability, family_of_parameters
 from bioattn.models.running import RunReport
 from bioattn.system.signals import stop_on_signals
 from bioattn.text import table_text
-from bioattn_cli import options
 from bioattn_cli.command import COMMANDS, Result, command
 from bioattn_cli.reporting import Reporter
 
@@ -40,6 +41,16 @@ def settings_command(words: str, kind: type[Settings], execute: Callable[[Any, R
     run.__signature__ = inspect.Signature([reporter, *own])  # type: ignore[attr-defined]
     run.__doc__ = f"{inspect.cleandoc(kind.__doc__ or '')}\n\n{kind.more_help}"
     COMMANDS[words] = run
+
+
+def library(module: str, name: str) -> Callable[[Any, Reporter], Result]:
+    """What carries a command out: a function of a module of `bioattn`, which is imported when it is called."""
+
+    def execute(settings: Any, reporter: Reporter) -> Result:
+        result: Result = getattr(importlib.import_module(f"bioattn.{module}"), name)(settings, reporter)
+        return result
+
+    return execute
 
 
 def train(family: Any, settings: Any, reporter: Reporter) -> RunReport | None:
@@ -101,7 +112,7 @@ def parameters(
         "Model folder, Hugging Face folder, AlphaFold's params_model_*.npz, or an OpenFold .pt state dict.",
         recorded="",
     ),
-    output: Path = options.RESULT,
+    output: Path = RESULT,
     force: bool = option("Replace an existing model folder.", default=False),
 ) -> Result:
     """Write the parameters of a language model or an MSA/pair model in another form.

@@ -10,13 +10,15 @@ from pathlib import Path
 import typer
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.interpret.choices import RESULT, TREATMENTS
 from bioattn.io.files import check_apart, check_output, unreadable
 from bioattn.io.settings import FORCE, Writes, argument, option
 from bioattn.models.running import RunReport
 from bioattn.text import counted, human_bytes, listed
-from bioattn_cli import options
 from bioattn_cli.command import command
 from bioattn_cli.reporting import Reporter, as_typed
+
+FILES = argument("FILE", "Any files or folders of bioattn.", exists=False)
 
 
 @command("report")
@@ -43,7 +45,7 @@ def report(
         default=(),
         metavar="ID|FILE",
     ),
-    treatment: tuple[str, ...] = options.TREATMENTS,
+    treatment: tuple[str, ...] = TREATMENTS,
     title: str | None = option(
         "Title of the page [default: from the inputs], or name of the sample in MultiQC [default: by file]."
     ),
@@ -122,7 +124,7 @@ def _look_at_each(reporter: Reporter, files: Sequence[Path], look: Callable[[Pat
 @command("inspect")
 def inspect(
     reporter: Reporter,
-    files: tuple[Path, ...] = options.FILES,
+    files: tuple[Path, ...] = FILES,
     print_json: bool = option(
         "Print JSON, for programs: an object, or a list of them for several files.", "--json", default=False
     ),
@@ -154,7 +156,7 @@ def inspect(
 
 
 @command("validate")
-def validate(reporter: Reporter, files: tuple[Path, ...] = options.FILES) -> None:
+def validate(reporter: Reporter, files: tuple[Path, ...] = FILES) -> None:
     """Check files against their schema: exit code 0 when all are valid, 1 when one is not.
 
     Every value is read. Of an attention file: NaN, sums of rows, names of samples and shapes; of
@@ -181,7 +183,7 @@ def merge(
     parts: tuple[Path, ...] = argument(
         "PARTS", "All outputs of one command with --shard, in any order.", recorded=""
     ),
-    output: Path = options.RESULT,
+    output: Path = RESULT,
     force: bool = FORCE,
 ) -> RunReport:
     """Join the parts of a job with --shard into one result.

@@ -5,10 +5,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from bioattn.interpret.choices import Upsampling
+from bioattn.interpret.choices import HEADS, Upsampling
 from bioattn.io.settings import Writes, argument, option, output_option
 from bioattn.models.running import RunReport
-from bioattn_cli import options
 from bioattn_cli.command import command
 from bioattn_cli.reporting import Reporter
 
@@ -71,14 +70,16 @@ def plot(
         metavar="NAME",
         group="Inputs",
     ),
-    against: str | None = options.AGAINST,
+    against: str | None = option(
+        "Subtract the map of this treatment, or the `mean` over treatments.", metavar="NAME", group="Inputs"
+    ),
     sites: tuple[str, ...] = option(
         "Attention sites, for example 'evoformer.0*.msa_row'; can be repeated [default: those of the picture].",
         default=(),
         metavar="PATTERN",
         group="Inputs",
     ),
-    heads: tuple[int, ...] | None = options.HEADS,
+    heads: tuple[int, ...] | None = HEADS,
     show: tuple[str, ...] = option(
         "A series, motif, column of history.csv, or the task of a molecule; can be repeated.",
         default=(),

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from bioattn.alignments.choices import ContactSettings, PreparationSettings, SearchSettings
 from bioattn.errors import SettingsError
+from bioattn.interpret.choices import RESULT
 from bioattn.io.records import audit_path
 from bioattn.io.settings import THREADS, Writes, argument, option, table
 from bioattn.models.running import RunReport
 from bioattn.promoters.choices import DatasetSettings, ResponseColumns, WindowSettings
-from bioattn_cli import options
 from bioattn_cli.command import command
 from bioattn_cli.reporting import Reporter
 
@@ -19,7 +19,7 @@ def promoters(
     reporter: Reporter,
     genome: Path = argument("GENOME", "Genome FASTA: plain, gzip or bgzip."),
     annotation: Path = argument("ANNOTATION", "Genes: GFF3, GTF, BED6, BED12 or GenBank, gzip too."),
-    output: Path = options.RESULT,
+    output: Path = RESULT,
     windows: WindowSettings = table(WindowSettings),
     chromosome_aliases: str | None = option(
         "Table of two columns, names of the same chromosome; or auto: found by length, name and sequence, and "
@@ -85,7 +85,7 @@ def dataset(
         "TSV/CSV, gzip too: wide (genes × treatments), long, or one DESeq2/edgeR/limma table per "
         "contrast, FILE or NAME=FILE.",
     ),
-    output: Path = options.RESULT,
+    output: Path = RESULT,
     treatment_table: Path | None = option("TSV/CSV: first column treatment names, the others features."),
     settings: DatasetSettings = table(DatasetSettings),
     columns: ResponseColumns = table(ResponseColumns),
@@ -136,7 +136,7 @@ def contacts(
     pairs: Path = argument(
         "PAIRS", "TSV/CSV with the columns id, msa, structure, and optionally chain, mapping, group, split."
     ),
-    output: Path = options.RESULT,
+    output: Path = RESULT,
     settings: ContactSettings = table(ContactSettings),
     mappings: Path | None = option(
         "Also write DIR/ID.tsv: the residue of each column.", metavar="DIR", writes=Writes.OTHER
@@ -173,7 +173,7 @@ def templates(
     structures: tuple[Path, ...] = argument(
         "STRUCTURE", "PDB or mmCIF files of any name, gzip and xz too.", recorded="structure.{}"
     ),
-    output: Path = options.RESULT,
+    output: Path = RESULT,
     row: str | None = option("The query is this row, not row 1.", "--query", metavar="ID"),
 ) -> RunReport:
     """Lay known structures on a query, as templates for run evoformer --templates.
@@ -203,7 +203,7 @@ def msa(
         "xz too; - for standard input. With --search: FASTA with the query.",
         recorded="",
     ),
-    output: Path = options.RESULT,
+    output: Path = RESULT,
     preparation: PreparationSettings = table(PreparationSettings),
     stats: Path | None = option("Write the statistics to this file.", metavar="X.json", writes=Writes.OTHER),
     databases: tuple[Path, ...] = option(

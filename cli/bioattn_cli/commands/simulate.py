@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from bioattn.errors import SettingsError
-from bioattn.interpret.choices import ScoredGenes
+from bioattn.interpret.choices import AVERAGED_SITES, FOLDER, WEIGHTS, ScoredGenes
 from bioattn.io.files import write_json
 from bioattn.io.folders import check_output_folder
 from bioattn.io.settings import (
@@ -28,7 +28,6 @@ from bioattn.models.running import RunReport
 from bioattn.sequences.choices import Alphabet
 from bioattn.simulate.description import Difficulty, PromoterSimulation
 from bioattn.text import counted
-from bioattn_cli import options
 from bioattn_cli.command import command
 from bioattn_cli.commands.families import settings_command
 from bioattn_cli.reporting import Reporter
@@ -46,7 +45,7 @@ class SimulatePromoters(Settings):
     then the options here.
     """
 
-    output: Path = options.FOLDER
+    output: Path = FOLDER
     difficulty: Difficulty = option(
         "standard: 8-bp motifs, 5 % substitutions, uniform background; hard: 1 kb, motifs sampled "
         "from matrices, order-2 background, half of the treatments need a pair of motifs, more noise.",
@@ -90,7 +89,7 @@ def _range(flag: str, least: int, text: str) -> tuple[int, int]:
 @command("simulate msa")
 def msa(
     reporter: Reporter,
-    output: Path = options.FOLDER,
+    output: Path = FOLDER,
     folds: tuple[Path, ...] = argument(
         "FOLD",
         "PDB or mmCIF files (FILE:CHAIN where there are several chains) whose contacts are planted; "
@@ -143,7 +142,7 @@ def msa(
 @command("simulate language")
 def language(
     reporter: Reporter,
-    output: Path = options.FOLDER,
+    output: Path = FOLDER,
     sequences: int = option("Sequences.", default=20_000, min=1),
     alphabet: Alphabet = option("What the sequences are.", default=Alphabet.PROTEIN),
     length: int = option("Bases, codons or residues of a sequence.", default=24, min=4),
@@ -182,8 +181,8 @@ def score(
         "Dataset of these promoters: choose genes by its split, score predictions too."
     ),
     split: ScoredGenes | None = option("Which genes of the dataset are scored [default: test]."),
-    sites: tuple[str, ...] = options.AVERAGED_SITES,
-    weights: bool = options.WEIGHTS,
+    sites: tuple[str, ...] = AVERAGED_SITES,
+    weights: bool = WEIGHTS,
     value_weighted: bool = option("Score weights times the norm of the value vector.", default=False),
 ) -> RunReport:
     """Score contributions or attention against planted motifs, for the right treatment and for others.

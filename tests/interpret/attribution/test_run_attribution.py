@@ -1,6 +1,7 @@
 """Attribution files by the front door: what is written, resumed, refused and found."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,12 +11,13 @@ import torch
 from bioattn.errors import Interrupted
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.interpret.attribution import IntegratedGradients, Mutagenesis, run_attribution
-from bioattn.interpret.choices import MethodSettings
+from bioattn.interpret.choices import ExplainAttribution, MethodSettings
 from bioattn.io.files import partial_path
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.store.attribution import open_attribution
 from bioattn.store.inspection import validate_file
+from bioattn.system.progress import SILENT
 from tests.making import bioattn
 from tests.result_files import assert_same_content
 
@@ -128,11 +130,14 @@ def test_gradients_by_the_front_door(model, promoters, tmp_path, method, capfd):
 
 
 def test_interrupted_and_resumed_gives_the_same_content(model, promoters, tmp_path, monkeypatch):
-    loaded = load_promoter_model(model, torch.device("cpu"))
+    running = SimpleNamespace(progress=SILENT, device=lambda *_: torch.device("cpu"))
 
     def attribute(output, **options):
-        known = {"settings": MethodSettings(), "treatments": loaded.treatments}
-        return run_attribution(loaded, promoters, output, **known, **options)
+        settings = MethodSettings()
+        given = ExplainAttribution(
+            model=model, promoters=promoters, output=output, settings=settings, **options
+        )
+        return run_attribution(given, running)
 
     attribute(tmp_path / "whole.h5")
     calls = []
@@ -152,7 +157,7 @@ def test_interrupted_and_resumed_gives_the_same_content(model, promoters, tmp_pa
     assert not output.exists()
     assert bioattn("inspect", partial_path(output)) == 0
 
-    assert attribute(output, resume=True)[0].resumed_samples == 4
+    assert attribute(output, resume=True).figures["resumed_promoters"] == 4
     assert_same_content(output, tmp_path / "whole.h5")
     assert not partial_path(output).exists()
 
