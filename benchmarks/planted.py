@@ -26,7 +26,7 @@ from common import options as command_line
 from common import run, table
 from motif_scanner import scanner_attention
 
-from bioattn.interpret.choices import Upsampling
+from bioattn.interpret.choices import ScoreAttention, Upsampling
 from bioattn.interpret.localisation import (
     ALL,
     LocalisationReport,
@@ -117,13 +117,13 @@ def write_test_promoters(folder: Path) -> Path:
 
 
 def score(folder: Path, attention: Path, *, weights: bool = False) -> tuple[LocalisationReport, pd.DataFrame]:
-    report, predictions = score_attention_and_predictions(
-        attention,
-        folder / "sim" / "truth.tsv",
+    given = ScoreAttention(
+        attention=attention,
+        truth=folder / "sim" / "truth.tsv",
         dataset=folder / "planted.dataset.h5",
-        split="test",
         weights=weights,
     )
+    report, predictions = score_attention_and_predictions(given)
     assert predictions is not None  # a dataset was given
     return report, predictions
 

@@ -468,3 +468,29 @@ class ExportStructure(Settings):
         "Also write a script for ChimeraX (cxc) or PyMOL (pml) with lines between residues; can be repeated.",
         default=(),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreAttention(Settings):
+    """Score contributions or attention against planted motifs, for the right treatment and for others.
+
+    Prints tables, separated by tabs unless standard output is a terminal. Without --dataset every promoter of the
+    attention file is scored, training ones included.
+    """
+
+    attention: Path = argument("ATTENTION", "Attention HDF5 of simulated promoters.")
+    truth: Path = argument("TRUTH", "truth.tsv of the simulation.")
+    output: Path | None = option("Also write the scores as JSON here.", "--output", "-o", writes=Writes.FILE)
+    dataset: Path | None = option(
+        "Dataset of these promoters: choose genes by its split, score predictions too."
+    )
+    split: ScoredGenes | None = option("Which genes of the dataset are scored [default: test].")
+    sites: tuple[str, ...] = AVERAGED_SITES
+    weights: bool = WEIGHTS
+    value_weighted: bool = option("Score weights times the norm of the value vector.", default=False)
+
+    def __post_init__(self) -> None:
+        if self.split is not None and self.dataset is None:
+            raise SettingsError(
+                f"--split {self.split}: the split stands in the dataset; give it with --dataset"
+            )

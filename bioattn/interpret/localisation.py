@@ -33,7 +33,6 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import Task
 from bioattn.errors import BioattnError
-from bioattn.interpret.choices import Upsampling
+from bioattn.interpret.choices import ScoreAttention, ScoredGenes, Upsampling
 from bioattn.interpret.position_maps import bin_sums, covered_bases, running_sums
 from bioattn.interpret.promoter_maps import PromoterMaps, attention_maps, chosen_quantity
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
@@ -330,42 +329,35 @@ def row_average_precision(scores: NDArray[np.floating], positive: NDArray[np.boo
 
 
 def score_attention_and_predictions(
-    attention: Path,
-    truth: Path,
-    *,
-    dataset: Path | None = None,
-    split: str | None = "test",
-    sites: Sequence[str] = ("*",),
-    value_weighted: bool = False,
-    weights: bool = False,
-    progress: Progress = SILENT,
+    given: ScoreAttention, progress: Progress = SILENT
 ) -> tuple[LocalisationReport, pd.DataFrame | None]:
     """Score an attention file against a truth table, and with a dataset also the predictions it holds.
 
-    The numbers are defined in `localisation`. dataset: the dataset of these promoters; only genes of its `split`
-    (train, validation, test; None: all) are scored, and the second result is `score_predictions` of them, with the
-    column `rule_share` (`rule_shares`). sites: shell patterns of attention sites whose keys are positions; several
-    are averaged and must share their bins; one without a treatment axis counts for every treatment. Contributions
-    are scored where the file has them (sums over heads and sites; their sizes, each row scaled to sum 1) unless
-    `weights`. value_weighted: score weights times the norm of the value vector, each row scaled to sum 1.
+    Of a dataset only genes of the chosen split are scored, and the second result is `score_predictions` of them,
+    with the column `rule_share` (`rule_shares`). Several sites are averaged and must share their bins; one without
+    a treatment axis counts for every treatment. Contributions are scored where the file has them (sums over heads
+    and sites; their sizes, each row scaled to sum 1) unless `weights` are asked for; weights times the norm of the
+    value are scaled to sum 1, too.
 
     Raises: BioattnError when no attention site, promoter or treatment fits; FormatError for a damaged file.
     """
-    sites_planted = read_truth(truth)
+    sites_planted = read_truth(given.truth)
     genes: set[str] = set()
     predictions: pd.DataFrame | None = None
-    if dataset is not None:
-        data = read_dataset(dataset)
+    if given.dataset is not None:
+        data, split = read_dataset(given.dataset), given.split or ScoredGenes.TEST
         names = np.array(data.gene_ids, dtype=object)
-        if split is not None:
+        if split is not ScoredGenes.ALL:
             names = names[data.gene_split == SPLIT_NAMES.index(split)]
         genes = set(names.tolist())
         if not genes:
-            raise BioattnError(f"{dataset}: no gene is in the {split} split; choose another with --split")
+            raise BioattnError(
+                f"{given.dataset}: no gene is in the {split} split; choose another with --split"
+            )
         responses = pd.DataFrame(data.targets, index=data.gene_ids, columns=data.treatments.names)
-    with open_attention(attention) as file:
-        quantity = chosen_quantity(weights=weights, value_weighted=value_weighted)
-        maps = attention_maps(file, sites, quantity=quantity)
+    with open_attention(given.attention) as file:
+        quantity = chosen_quantity(weights=given.weights, value_weighted=given.value_weighted)
+        maps = attention_maps(file, given.sites or ("*",), quantity=quantity)
         if genes:
             predicted = file.predictions()
             predicted = predicted[predicted.index.isin(genes)]

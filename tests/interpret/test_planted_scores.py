@@ -9,6 +9,7 @@ import pytest
 
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError
+from bioattn.interpret.choices import ScoreAttention
 from bioattn.interpret.localisation import (
     ALL,
     rule_shares,
@@ -86,7 +87,8 @@ def scored_in_memory(simulated, maps, genes=None):
 
 def scored(path, truth, **options):
     write_truth(path.with_suffix(".tsv"), truth)
-    return score_attention_and_predictions(path, path.with_suffix(".tsv"), **options)[0]
+    given = ScoreAttention(attention=path, truth=path.with_suffix(".tsv"), **options)
+    return score_attention_and_predictions(given)[0]
 
 
 def assert_same(report, expected):
@@ -98,7 +100,7 @@ def test_heads_and_hops_are_averaged(tmp_path, simulated, weights, monkeypatch):
     monkeypatch.setattr("bioattn.interpret.localisation.BLOCK_BYTES", 7 * TREATMENTS * HEADS * BINS * 4)
     other = weights[::-1].copy()
     path = write_attention(tmp_path / "a.h5", simulated, {"hop.0": weights, "hop.1": other})
-    one = scored(path, simulated.sites, sites=["hop.0"])
+    one = scored(path, simulated.sites, sites=("hop.0",))
     assert_same(one, scored_in_memory(simulated, weights.mean(axis=2)))
     both = scored(path, simulated.sites)
     assert_same(both, scored_in_memory(simulated, (weights.mean(axis=2) + other.mean(axis=2)) / 2))

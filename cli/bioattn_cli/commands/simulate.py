@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from bioattn.errors import SettingsError
-from bioattn.interpret.choices import AVERAGED_SITES, FOLDER, WEIGHTS, ScoredGenes
+from bioattn.interpret.choices import FOLDER, ScoreAttention
 from bioattn.io.files import write_json
 from bioattn.io.folders import check_output_folder
 from bioattn.io.settings import (
@@ -18,7 +18,6 @@ from bioattn.io.settings import (
     FORCE,
     SEED,
     Settings,
-    Writes,
     argument,
     option,
     table,
@@ -171,42 +170,15 @@ def language(
     )
 
 
-@command("simulate score")
-def score(
-    reporter: Reporter,
-    attention: Path = argument("ATTENTION", "Attention HDF5 of simulated promoters."),
-    truth: Path = argument("TRUTH", "truth.tsv of the simulation."),
-    output: Path | None = option("Also write the scores as JSON here.", "--output", "-o", writes=Writes.FILE),
-    dataset: Path | None = option(
-        "Dataset of these promoters: choose genes by its split, score predictions too."
-    ),
-    split: ScoredGenes | None = option("Which genes of the dataset are scored [default: test]."),
-    sites: tuple[str, ...] = AVERAGED_SITES,
-    weights: bool = WEIGHTS,
-    value_weighted: bool = option("Score weights times the norm of the value vector.", default=False),
-) -> RunReport:
-    """Score contributions or attention against planted motifs, for the right treatment and for others.
-
-    Prints tables, separated by tabs unless standard output is a terminal. Without --dataset every promoter of the
-    attention file is scored, training ones included.
-    """
+def _score(given: ScoreAttention, reporter: Reporter) -> RunReport:
     from bioattn.interpret.localisation import localisation_text, plain, score_attention_and_predictions
 
-    if split is not None and dataset is None:
-        raise SettingsError(f"--split {split.value}: the split stands in the dataset; give it with --dataset")
-    report, predictions = score_attention_and_predictions(
-        attention,
-        truth,
-        dataset=dataset,
-        split=None if split is ScoredGenes.ALL else (split or ScoredGenes.TEST).value,
-        sites=sites or ("*",),
-        value_weighted=value_weighted,
-        weights=weights,
-        progress=reporter.progress,
-    )
+    report, predictions = score_attention_and_predictions(given, reporter.progress)
     typer.echo(localisation_text(report, predictions, aligned=sys.stdout.isatty()), nl=False)
-    if output is not None:
-        write_json(
-            output, report.to_json() | {"predictions": None if predictions is None else plain(predictions)}
-        )
+    if given.output is not None:
+        scores = {"predictions": None if predictions is None else plain(predictions)}
+        write_json(given.output, report.to_json() | scores)
     return RunReport()
+
+
+settings_command("simulate score", ScoreAttention, _score)
