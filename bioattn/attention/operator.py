@@ -13,6 +13,7 @@ import math
 from contextlib import nullcontext
 from itertools import product
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor
@@ -343,9 +344,10 @@ WIDENING = 8
 
 def _fused_kernel(form: FusedForm, value: Tensor, offset: Tensor | None, *, causal: bool = False) -> Tensor:
     """torch's kernel; causal: for as many queries as keys, and without an offset."""
-    batch = form.query.shape[:-2]
+    batch: tuple[int, ...] = form.query.shape[:-2]
     if not batch == form.key.shape[:-2] == value.shape[:-2]:
-        batch = torch.broadcast_shapes(batch, form.key.shape[:-2], value.shape[:-2])
+        # torch's own function imports its compiler's shapes and SymPy, most of a second.
+        batch = np.broadcast_shapes(batch, form.key.shape[:-2], value.shape[:-2])
     if offset is not None and len(batch) == 2:
         # Not expanded: torch copies an offset whose rows are not aligned, and then copies what all share once.
         offset = offset.expand(*offset.shape[:-1], form.key.shape[-2])[(None,) * (4 - offset.dim())]
@@ -366,7 +368,7 @@ def _fused_kernel(form: FusedForm, value: Tensor, offset: Tensor | None, *, caus
     return attended.reshape(*batch, *attended.shape[-2:])
 
 
-def _fold(tensor: Tensor, batch: torch.Size) -> Tensor:
+def _fold(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
     """Broadcast the leading axes to `batch` and fold all but the last of them into one."""
     tensor = tensor.expand(*batch, *tensor.shape[-2:])
     if len(batch) == 2:
@@ -382,8 +384,8 @@ def _attend_tiled(query: Tensor, key: Tensor, value: Tensor, score: Score, offse
         logits = score.logits(query, key)
         return torch.softmax(logits if offset is None else logits + offset, dim=-1) @ value
 
-    batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
-    row_elements = batch.numel() * key.shape[-2] * key.shape[-1]
+    batch = np.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    row_elements = math.prod(batch) * key.shape[-2] * key.shape[-1]
     tile = max(1, MAX_TILE_ELEMENTS // max(1, row_elements))
     num_queries = query.shape[-2]
     if tile >= num_queries:

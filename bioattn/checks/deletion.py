@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from bioattn.checks.engine import Probe, ratio_of_sums
 from bioattn.checks.measures import percent
@@ -40,6 +40,12 @@ MIN_BINS = 3
 """Least number of bins for a rank correlation."""
 
 
+def _ranks(values: NDArray[np.floating]) -> Floats:
+    """Ranks along the last axis, ties given their mean."""
+    rows = values.reshape(-1, values.shape[-1])
+    return pd.DataFrame(rows).rank(axis=1).to_numpy().reshape(values.shape)
+
+
 def map_spearman(
     first_BTP: NDArray[np.floating], second_BTP: NDArray[np.floating], known_BP: NDArray[np.bool_]
 ) -> Floats:
@@ -50,7 +56,7 @@ def map_spearman(
         if bins.sum() < MIN_BINS:
             continue
         rows = np.flatnonzero(kind_B.ravel() == number)
-        first, second = (rankdata(maps[rows][..., bins], axis=-1) for maps in (first_BTP, second_BTP))
+        first, second = (_ranks(maps[rows][..., bins]) for maps in (first_BTP, second_BTP))
         first -= first.mean(-1, keepdims=True)
         second -= second.mean(-1, keepdims=True)
         spread = np.sqrt((first**2).sum(-1) * (second**2).sum(-1))

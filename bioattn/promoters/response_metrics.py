@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bioattn.choices import Task
@@ -88,14 +89,12 @@ def pearson_per_gene(truth: ArrayLike, prediction: ArrayLike) -> Floats:
 
 def spearman(truth: ArrayLike, prediction: ArrayLike) -> Floats:
     """Spearman rank correlation over genes, per treatment, ties given their mean rank: shape=(treatments,)."""
-    from scipy.stats import rankdata  # takes most of a second, and `inspect` needs this module
-
     truth_GT, prediction_GT = checked(truth, prediction)
     measured_GT = ~np.isnan(truth_GT)
     unanswered_T = (measured_GT & np.isnan(prediction_GT)).any(axis=0)
     prediction_GT = np.where(measured_GT, prediction_GT, np.nan)
     truth_rank_GT, prediction_rank_GT = (
-        rankdata(table_GT, axis=0, nan_policy="omit") for table_GT in (truth_GT, prediction_GT)
+        pd.DataFrame(table_GT).rank().to_numpy() for table_GT in (truth_GT, prediction_GT)
     )
     return np.where(unanswered_T, np.nan, pearson(truth_rank_GT, prediction_rank_GT)[0])
 

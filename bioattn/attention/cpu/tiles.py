@@ -13,6 +13,7 @@ Shape suffixes: B sequences, H heads, Q queries, K keys, D channels of a head, V
 import math
 from functools import cache
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor
@@ -53,7 +54,7 @@ def attend_on_cpu(
     """
     if torch.is_grad_enabled() or not suits(query_BHQD, key_BHKD, mask, bias, least=least):
         return None
-    batch = torch.broadcast_shapes(query_BHQD.shape[:2], key_BHKD.shape[:2], value_BHKV.shape[:2])
+    batch = np.broadcast_shapes(query_BHQD.shape[:2], key_BHKD.shape[:2], value_BHKV.shape[:2])
     query_BHQD, key_BHKD, value_BHKV = (
         t.expand(*batch, *t.shape[2:]) for t in (query_BHQD, key_BHKD, value_BHKV)
     )
@@ -128,7 +129,7 @@ def attend_by_sequence(
     once; None where there is one of them at most, and where `attend_on_cpu` does not apply."""
     if mask is None or bias is None or torch.is_grad_enabled() or not suits(query_BHQD, key_BHKD, mask, bias):
         return None
-    batch = torch.broadcast_shapes(query_BHQD.shape[:2], key_BHKD.shape[:2], value_BHKV.shape[:2])
+    batch = np.broadcast_shapes(query_BHQD.shape[:2], key_BHKD.shape[:2], value_BHKV.shape[:2])
     query_BHQD, key_BHKD, value_BHKV = (
         t.expand(*batch, *t.shape[2:]) for t in (query_BHQD, key_BHKD, value_BHKV)
     )

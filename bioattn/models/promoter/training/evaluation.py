@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from bioattn.models.evaluation import METRIC_TITLES
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
@@ -71,7 +71,7 @@ def feature_distances(table: TreatmentTable) -> Floats:
         if table.is_numeric(column):
             numbers = values.astype(np.float64)
             missing = np.isnan(numbers)
-            ranks = rankdata(numbers, method="dense", nan_policy="omit")
+            ranks = pd.Series(numbers).rank(method="dense").to_numpy()
             spread = max(1.0, np.nanmax(ranks, initial=1.0) - 1.0)
             distance = np.abs(np.subtract.outer(ranks, ranks)) / spread
             distance = np.where(np.isnan(distance), 1.0, distance)

@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
-from scipy.stats import norm
+from scipy.special import ndtri
 from torch import nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
@@ -136,7 +136,7 @@ def enriched_kmers(
     directions = np.flatnonzero(sd_D > 0)
     if not directions.size:
         return []
-    smallest_z = norm.isf(CHANCE / 2 / (len(kmers) * len(directions)))
+    smallest_z = -ndtri(CHANCE / 2 / (len(kmers) * len(directions)))
     present_KG = present_GK.T.tocsr()
     z_KD = (present_KG @ residual_GD) / sd_K[:, None] / np.sqrt(genes)
     found = []
