@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import fcntl
+import gc
 import os
 import sys
 from pathlib import Path
@@ -23,6 +24,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("tests")
+
+# Looking for garbage after every 700 objects takes one second of twelve.
+gc.set_threshold(50_000, 10, 10)
 
 # Tensors of the tests are small: a second thread costs more than it gives. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

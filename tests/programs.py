@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -96,6 +97,9 @@ def serve(listener: socket.socket, owner: int, modules: Sequence[str]) -> None:
     ended = os.pidfd_open(owner)
     import_all(modules)
     gc.freeze()
+    # torch's operators, which no program has to take down at its end
+    for callback in weakref.finalize._registry:
+        callback.atexit = False
     while ended not in select.select([listener, ended], [], [])[0]:
         call, _ = listener.accept()
         if os.fork() == 0:

@@ -188,7 +188,12 @@ STEPS = (
         options="--max-identity 0.9",
         sample="simulated",
     ),
-    Step("train promoter", {"dataset": "prepare dataset:dataset", "config": ""}, MODEL, options="--epochs 2"),
+    Step(
+        "train promoter",
+        {"dataset": "prepare dataset:dataset", "config": ""},
+        MODEL,
+        options="--epochs 1 -c model.channels=16 -c model.hidden_channels=32",
+    ),
     Step(
         "train evoformer",
         {"dataset": "prepare contacts:dataset", "config": "settings/evoformer-tiny.toml"},
@@ -256,7 +261,7 @@ STEPS = (
         "run translation",
         {"model": "train translation:model", "sources": PROMOTERS},
         {"outputs": ".outputs.fa"},
-        options="--length 20",
+        options="--length 4",
     ),
     Step(
         "run molecule",

@@ -7,13 +7,19 @@ import time
 
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.training.evoformer.conftest import contact_dataset, one_thread  # noqa: F401 - for tests of both families
 from tests.training.promoter.conftest import dataset_path  # noqa: F401
 
 _MODULES = [
     "pytest",
     "torch._dynamo",  # which the first optimiser imports
-    "bioattn_cli.main",
+    "typer._adapters",  # pydantic
+    *(f"bioattn_cli.commands.{path.stem}" for path in (REPOSITORY / "cli/bioattn_cli/commands").glob("*.py")),
+    *(
+        f"bioattn.models.{path.parent.name}.family"
+        for path in (REPOSITORY / "bioattn/models").glob("*/family.py")
+    ),
     "bioattn.training.run",
     "bioattn.models.promoter.training.task",
     "bioattn.models.evoformer.training_task",

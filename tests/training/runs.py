@@ -46,7 +46,7 @@ STAGES = {"simulated_steps": 4, "simulated_families": 2, "steps_per_round": 3, "
 FAMILIES = {PromoterTrainingSettings: promoter.FAMILY, EvoformerTrainingSettings: evoformer.FAMILY}
 
 
-def promoter_job(dataset, output, model=None, *, baselines=False, **training):
+def promoter_job(dataset, output, model=None, *, baselines=False, check=False, **training):
     """Settings of a small promoter model: those above, with others of the model and of its training."""
     return PromoterTrainingSettings(
         dataset=dataset,
@@ -54,6 +54,7 @@ def promoter_job(dataset, output, model=None, *, baselines=False, **training):
         model=PROMOTER["model"] | (model or {}),
         training=PROMOTER["training"] | training,
         baselines=baselines,
+        check=check,
     )
 
 
