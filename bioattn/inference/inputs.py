@@ -60,6 +60,13 @@ def path_in(inputs: Any, letters: str) -> Path | None:
     return None
 
 
+def dataset_in(inputs: Any) -> Path:
+    """The path of a dataset. Raises: BioattnError for anything but a path."""
+    if not isinstance(inputs, Path | str):
+        raise BioattnError(f"the path of a dataset is needed, and this is a {type(inputs).__name__}")
+    return Path(inputs)
+
+
 def sequences_in(
     inputs: Any,
     noun: str = "sequence",

@@ -97,5 +97,10 @@ def test_python_warns_and_refuses(model):
         model.predict(["MKVLAAGHEWKKRT"])
     with pytest.raises(BioattnError, match="has no recycling"):
         model.predict(["MKVLAAGHEWKKRT"], recycles=2)
-    with pytest.raises(BioattnError, match="models of the family evoformer are checked on a file"):
-        model.check({"a": "MKVL"})
+
+
+def test_a_check_of_rows_is_that_of_their_file(proteins, model, rows):
+    of_file, of_rows = (model.check(inputs, samples=20) for inputs in (proteins / "family.a3m", rows))
+    assert of_file.measures
+    assert repr(of_rows.measures) == repr(of_file.measures)  # some are NaN
+    assert of_rows.skipped == of_file.skipped

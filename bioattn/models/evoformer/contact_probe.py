@@ -6,7 +6,7 @@ heads, Q queries, K keys.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -31,7 +31,8 @@ from bioattn.checks.measures import NEEDED, Code, Question, Verdict, judge, perc
 from bioattn.checks.weights import all_visible, drawn_alike, shuffled, uniform
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_with_digest
-from bioattn.inference.alignment_inputs import find_alignments
+from bioattn.inference.alignment_inputs import ALIGNED_LETTERS, Given, alignments_in, find_alignments
+from bioattn.inference.inputs import HELD, path_in
 from bioattn.inference.passes import require_finite
 from bioattn.inference.runner import Head
 from bioattn.io.files import sha256_of
@@ -433,11 +434,11 @@ def shuffle_columns(inputs: ModelInputs, columns_R: NDArray[np.bool_]) -> ModelI
 
 def make_probe(
     model: "LoadedEvoformerModel",
-    path: Path,
+    given: Any,
     settings: CheckSettings,
     controls: Sequence["LoadedEvoformerModel"] = (),
 ) -> ContactProbe:
-    """Proteins of a contact dataset, or of an alignment, a folder or a list of them.
+    """Proteins of a contact dataset, or of alignments as `alignments_in` takes them.
 
     Of the dataset that the model was trained on, the test side (or else validation, or else training) is used; of
     another all proteins are. controls: the same model trained with uniform MSA attention.
@@ -451,12 +452,18 @@ def make_probe(
             raise BioattnError(f"--other-model {control.path}: {what}")
     aligned: list[Aligned] = []
     held_out = ""
-    if not path.is_file() or not h5py.is_hdf5(path):
-        sources, digests = find_alignments(path)[0], []
-        for row in draw_rows(len(sources), settings.samples, settings.seed):
-            alignment, digest = read_with_digest(sources[row].path)
-            inputs = prepare_inputs(alignment, model.config, model.inputs, source=str(sources[row].path))
-            aligned.append(Aligned(sources[row].name, inputs, None))
+    path = path_in(given, ALIGNED_LETTERS)
+    if path is None or not path.is_file() or not h5py.is_hdf5(path):
+        digests = []
+        if path is None:
+            drawn: Iterable[Given] = alignments_in(given)[0]
+        else:
+            sources = find_alignments(path)[0]
+            rows = draw_rows(len(sources), settings.samples, settings.seed)
+            drawn = (Given(sources[row], *read_with_digest(sources[row].path)) for row in rows)
+        for source, alignment, digest in drawn:
+            inputs = prepare_inputs(alignment, model.config, model.inputs, source=str(source.path))
+            aligned.append(Aligned(source.name, inputs, None))
             digests.append(digest)
         sha256 = hashlib.sha256("".join(digests).encode()).hexdigest() if len(digests) > 1 else digests[0]
     else:
@@ -472,9 +479,9 @@ def make_probe(
     return ContactProbe(
         model=model,
         aligned=aligned,
-        controls=[make_probe(control, path, settings) for control in controls],
+        controls=[make_probe(control, given, settings) for control in controls],
         settings=settings,
-        inputs=path,
+        inputs=path or HELD,
         ids=[each.id for each in aligned],
         sha256=sha256,
         held_out=held_out,

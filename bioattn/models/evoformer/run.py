@@ -179,7 +179,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
 
     def check(
         self,
-        inputs: Path | str,
+        inputs: Any,
         *,
         other_models: Sequence["LoadedEvoformerModel"] = (),
         samples: int = 300,
@@ -187,8 +187,8 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
     ) -> "CheckRecord":
         """Check whether the attention of the model can be believed (docs/checks.md).
 
-        inputs: the path of alignments or of a dataset of contacts. other_models: the same trained with uniform
-        attention. samples: proteins at most, drawn by `seed`.
+        inputs: alignments as `predict` takes them, or the path of a dataset of contacts. other_models: the same
+        trained with uniform attention. samples: proteins at most, drawn by `seed`.
 
         Raises: BioattnError for too few alignments.
         """
@@ -245,7 +245,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
 
         return AlignmentHeadScorer(self, dataset, split, progress)
 
-    def check_probe(self, inputs: Path, settings: "CheckSettings", evidence: "Evidence") -> "ContactProbe":
+    def check_probe(self, inputs: Any, settings: "CheckSettings", evidence: "Evidence") -> "ContactProbe":
         """Alignments to check the attention with. Raises: BioattnError for inputs or controls that do not fit."""
         from bioattn.models.evoformer.contact_probe import make_probe
 

@@ -17,13 +17,14 @@ from torch import Tensor
 from bioattn.checks.engine import CheckSettings, Evidence
 from bioattn.checks.tokens import TokenProbe
 from bioattn.errors import BioattnError
+from bioattn.inference.inputs import HELD, Inputs, path_in
 from bioattn.inference.token_heads import TokenHeadScorer
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageTrainingConfig, Shape
 from bioattn.models.language.layers import is_word
+from bioattn.models.language.source import LETTERS, read_tokens
 from bioattn.models.language.windows import Exercise, Windows, exercise
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
-from bioattn.sequences.preparation import read_letters
 from bioattn.sequences.sequence_dataset import SEQUENCE_DATASET, SequenceDataset, open_sequence_dataset
 from bioattn.sequences.vocabulary import CLS, MASK, SPECIAL, UNKNOWN
 from bioattn.store.kinds import Candidate
@@ -201,10 +202,9 @@ def _open_dataset(loaded: "LoadedLanguageModel", path: Path) -> SequenceDataset:
 
 
 def make_probe(
-    loaded: "LoadedLanguageModel", path: Path, settings: CheckSettings, _evidence: Evidence
+    loaded: "LoadedLanguageModel", inputs: Inputs, settings: CheckSettings, _evidence: Evidence
 ) -> LanguageProbe:
-    """`settings.samples` windows drawn from a FASTA file, or from the test side (or else validation) of a sequence
-    dataset.
+    """`settings.samples` windows drawn from sequences, or from the test side (or else validation) of a dataset.
 
     Windows are as long as half of the sequences at least; shorter sequences and windows with unknown letters are
     left out.
@@ -215,8 +215,9 @@ def make_probe(
     if loaded.config.shape is Shape.ENCODER_DECODER:
         raise BioattnError("the attention of an encoder-decoder cannot be checked; encoders and decoders can")
     held_out, pieces = "", []
-    if Candidate(path).hdf5_format == SEQUENCE_DATASET.format:
-        dataset = _open_dataset(loaded, path)
+    path = path_in(inputs, LETTERS[loaded.vocabulary.alphabet])
+    if path is not None and Candidate(path).hdf5_format == SEQUENCE_DATASET.format:
+        dataset, sha256 = _open_dataset(loaded, path), sha256_of(path)
         side = TEST if len(dataset.segments_in(TEST)) else VALIDATION
         windows = Windows(dataset, loaded.config, dataset.segments_in(side))
         held_out = SPLIT_NAMES[side]
@@ -224,8 +225,12 @@ def make_probe(
             tokens = windows.window(*place)
             pieces.append((windows.name(*place), tokens[is_word(tokens)]))
     else:
-        for name, letters in read_letters(path, loaded.vocabulary.alphabet):
-            pieces.append((name, loaded.vocabulary.words(letters, f"{path}: {name}")))
+        source = read_tokens(inputs, loaded.vocabulary, loaded.config.context)
+        pieces = [
+            (name, tokens[is_word(tokens)])
+            for name, tokens in zip(source.samples.ids, source.items, strict=True)
+        ]
+        sha256 = source.sha256
     lengths = sorted((len(words) for _, words in pieces), reverse=True)
     usual = lengths[(len(lengths) - 1) // 2] if lengths else 0
     length = min(LONGEST, loaded.config.context - 2, usual, max(SHORTENED, sum(lengths) // ENOUGH))
@@ -246,9 +251,9 @@ def make_probe(
     return LanguageProbe(
         loaded=loaded,
         settings=settings,
-        inputs=path,
+        inputs=path or HELD,
         ids=[found[row][0] for row in chosen],
-        sha256=sha256_of(path),
+        sha256=sha256,
         held_out=held_out,
         tokens_NL=tokens_NL,
         positions_M=positions,

@@ -8,7 +8,6 @@ molecule and task.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from bioattn.checks.measures import Code, Question, Verdict, judge, percent
 from bioattn.checks.weights import MapSums, OfSampleBefore, drawn_by, shuffled, uniform, weighed_visible
 from bioattn.choices import Task
 from bioattn.errors import BioattnError
+from bioattn.inference.inputs import Inputs, dataset_in
 from bioattn.inference.passes import require_finite
 from bioattn.io.files import sha256_of
 from bioattn.models.molecule.model import MoleculeBatch, molecule_batch
@@ -292,12 +292,13 @@ class MoleculeProbe(LikelihoodProbe):
 
 
 def make_probe(
-    loaded: LoadedMoleculeModel, path: Path, settings: CheckSettings, _evidence: Evidence
+    loaded: LoadedMoleculeModel, inputs: Inputs, settings: CheckSettings, _evidence: Evidence
 ) -> MoleculeProbe:
     """Measured molecules drawn from the test side (or else validation) of a dataset.
 
     Raises: FormatError for what is no such dataset; BioattnError when it measures something else.
     """
+    path = dataset_in(inputs)
     dataset, config = open_molecule_dataset(path), loaded.config
     if (tuple(dataset.tasks), dataset.task) != (config.tasks, config.task):
         raise BioattnError(

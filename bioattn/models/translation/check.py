@@ -16,6 +16,7 @@ from torch import Tensor
 from bioattn.checks.engine import CheckSettings, Evidence, draw_rows
 from bioattn.checks.tokens import TokenProbe
 from bioattn.errors import BioattnError
+from bioattn.inference.inputs import Inputs, dataset_in
 from bioattn.inference.passes import padded
 from bioattn.inference.token_heads import TokenHeadScorer
 from bioattn.io.files import sha256_of
@@ -94,7 +95,7 @@ class TranslationProbe(TokenProbe):
 
 
 def make_probe(
-    loaded: LoadedTranslator, path: Path, settings: CheckSettings, _evidence: Evidence
+    loaded: LoadedTranslator, inputs: Inputs, settings: CheckSettings, _evidence: Evidence
 ) -> TranslationProbe:
     """`settings.samples` pairs of at most `LONGEST` words, drawn from the test side (or else validation) of a
     dataset.
@@ -107,6 +108,7 @@ def make_probe(
             f"a model of architecture {loaded.config.architecture} does not attend to source tokens: there is no "
             "alignment that could be checked"
         )
+    path = dataset_in(inputs)
     dataset = _open_dataset(loaded, path)
     side = TEST if (dataset.split == TEST).any() else VALIDATION
     rows = _short_pairs(dataset, side)
