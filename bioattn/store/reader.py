@@ -222,6 +222,14 @@ class Results:
         return unique | {name: row for row, name in enumerate(self._contents.samples.ids)}
 
 
+_LACKS = {
+    schema.VALUE_WEIGHTED: "has no value-weighted attention; export with --value-weighted",
+    schema.CONTRIBUTIONS: "has no contributions; train with --readout shared, and export without --reduce",
+    schema.KEY_INDEX: "holds all keys, in order; it was not reduced with top-k",
+}
+"""What to say of a site that has no such array."""
+
+
 class Attention(Results):
     """Attention weights with labelled axes."""
 
@@ -284,14 +292,8 @@ class Attention(Results):
         Raises: BioattnError for a site, gene, treatment or head that the file does not hold; FormatError when
         the data are damaged.
         """
-        info = self._info(site)
-        if value_weighted and not info.has_value_weighted:
-            raise BioattnError(
-                f"{self.path}: site {site} has no value-weighted attention; export with --value-weighted"
-            )
-        return self._read(
-            info, schema.VALUE_WEIGHTED if value_weighted else schema.WEIGHTS, gene, sample, treatment, head
-        )
+        name = schema.VALUE_WEIGHTED if value_weighted else schema.WEIGHTS
+        return self._read(site, name, gene, sample, treatment, head)
 
     def contributions(
         self,
@@ -306,13 +308,7 @@ class Attention(Results):
         In the units of the predictions (log-odds of a binary model). Over heads and keys they add up, with
         `sites[site].intercept`, to the prediction.
         """
-        info = self._info(site)
-        if not info.has_contributions:
-            raise BioattnError(
-                f"{self.path}: site {site} has no contributions; train with --readout shared, and export without "
-                "--reduce"
-            )
-        return self._read(info, schema.CONTRIBUTIONS, gene, None, treatment, head)
+        return self._read(site, schema.CONTRIBUTIONS, gene, None, treatment, head)
 
     def atom_contributions(self, sample: str) -> tuple[list[str], NDArray[np.float32]]:
         """Of a molecule: the tasks, and what each atom at each radius contributes to each, (task, radius, atom).
@@ -333,12 +329,7 @@ class Attention(Results):
         Raises: BioattnError for a sample, head or site that the file does not hold, or a site that is not reduced
         so; FormatError when the data are damaged.
         """
-        info = self._info(site)
-        if info.reduce is not Reduction.TOP_K:
-            raise BioattnError(
-                f"{self.path}: site {site} holds all keys, in order; it was not reduced with top-k"
-            )
-        return self._read(info, schema.KEY_INDEX, None, sample, None, head)
+        return self._read(site, schema.KEY_INDEX, None, sample, None, head)
 
     def columns(self, sample: str) -> NDArray[np.int64]:
         """(R,) which match columns of its alignment the residues of a sample are, from 0.
@@ -406,18 +397,12 @@ class Attention(Results):
         if samples is None and info.layout.ragged and len(self._contents.samples) == 1:
             samples = self._contents.samples.ids[0]
         one = samples if isinstance(samples, str) else None
-        gene = None if one is not None else samples
         if contributions:
-            values = self.contributions(info.name, gene=one or gene, treatment=treatments, head=head)
+            values = self.contributions(info.name, gene=samples, treatment=treatments, head=head)
         else:
-            values = self.weights(
-                info.name,
-                gene=gene,
-                sample=one,
-                treatment=treatments,
-                head=head,
-                value_weighted=value_weighted,
-            )
+            name = schema.VALUE_WEIGHTED if value_weighted else schema.WEIGHTS
+            gene = None if one is not None else samples
+            values = self._read(info.name, name, gene, one, treatments, head)
         chosen = {
             schema.SAMPLE: samples,
             "treatment": treatments,
@@ -432,7 +417,7 @@ class Attention(Results):
         long_name = "contribution to the prediction" if contributions else long_name
         further: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
         if one is not None and info.reduce is Reduction.TOP_K:
-            index = self._read(info, schema.KEY_INDEX, None, one, treatments, head)
+            index = self._read(info.name, schema.KEY_INDEX, None, one, treatments, head)
             further[schema.KEY] = tuple(dims), np.asarray(self.coordinates(info.name, schema.KEY, one))[index]
         elif one is None and info.layout.ragged:
             kinds = {listed.kind for listed in self._contents.layout.lists}
@@ -479,14 +464,12 @@ class Attention(Results):
         )
 
     def _read(
-        self,
-        info: SiteInfo,
-        name: str,
-        gene: Choice,
-        sample: str | None,
-        treatment: str | Sequence[str] | None,
-        head: int | None,
+        self, site: str, name: str, gene: Choice, sample: str | None, treatment: Names, head: int | None
     ) -> NDArray[Any]:
+        info = self._info(site)
+        arrays = {array.name: array for array in info.layout.arrays}
+        if name not in arrays:
+            raise BioattnError(f"{self.path}: site {site} {_LACKS[name]}")
         dims = info.dims[1:] if not info.layout.per_sample else info.dims
         selection: list[Any] = [slice(None)] * len(dims)
         if treatment is not None:
@@ -507,8 +490,7 @@ class Attention(Results):
             number = self._own(info, sample or gene)
         elif sample is not None:
             row = self._number_of(sample)
-            array = next(each for each in info.layout.arrays if each.name == name)
-            ends = info.layout.shape(array, self._contents.samples.lengths(row))
+            ends = info.layout.shape(arrays[name], self._contents.samples.lengths(row))
             selection = [
                 slice(end) if part == slice(None) else part for part, end in zip(selection, ends, strict=True)
             ]
