@@ -50,7 +50,7 @@ NOT_A_SETTING = {
 }
 """The dataset decides it, or published weights."""
 SHARED = ("weight_decay", "warmup_fraction", "average_decay", "gradient_clip", "patience", "precision")
-"""What configurations of training that are no `UpdateConfig` have in common with it."""
+"""What pages of configurations of training that are no `UpdateConfig` tell in one line."""
 
 
 def field_texts(kind: type) -> dict[str, str]:

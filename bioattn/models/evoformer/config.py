@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from bioattn.errors import SettingsError
-from bioattn.io.settings import SEED, option, require
-from bioattn.system.device import Compile, Precision
+from bioattn.io.settings import option, require
+from bioattn.system.device import Compile
+from bioattn.training.settings import OptimiserConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,10 +227,9 @@ sums over rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvoformerTrainingConfig:
+class EvoformerTrainingConfig(OptimiserConfig):
     """How an MSA/pair model is trained. With `simulated_steps` the run begins on simulated families alone."""
 
-    seed: int = SEED
     steps: int = option(
         "Updates of the weights on the dataset's families, after `simulated_steps`.", default=2000, min=0
     )
@@ -260,13 +260,7 @@ class EvoformerTrainingConfig:
     simulated_learning_rate: float = 2e-3
     """Peak rate in the steps on simulated families alone."""
     weight_decay: float = 0.01
-    """On matrices, not on biases and norms."""
     warmup_fraction: float = 0.03
-    """Share of the steps of a stage in which the rate rises from zero; then it falls along a cosine."""
-    gradient_clip: float = 1.0
-    """Largest norm of the gradient."""
-    average_decay: float = 0.99
-    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
     distogram_weight: float = 0.3
     """Weight of the cross-entropy of distance bins, as in AlphaFold 2."""
     contact_weight: float = 5.0
@@ -278,22 +272,16 @@ class EvoformerTrainingConfig:
     prediction_samples: int = 4
     """Draws of rows whose predicted distances are averaged."""
     patience: int = 1000
-    """Rounds without improvement on the validation families before training stops."""
-    precision: Precision = Precision.FP32
-    """fp32 or bf16 (autocast)."""
     compile: Compile = Compile.AUTO
     """Whether `torch.compile` makes one program of a block; auto: on a GPU, where the work ahead pays for it."""
 
     def __post_init__(self) -> None:
+        OptimiserConfig.__post_init__(self)
         sizes = ("families_per_step", "max_msa_clusters", "max_extra_msa", "crop", "prediction_samples")
-        counts = ("steps_per_round", *sizes, "patience")
-        require(self, counts, lambda value: value >= 1, "be at least 1")
-        shares = ("masked_fraction", "warmup_fraction", "simulated_share", "any_target")
+        require(self, ("steps_per_round", *sizes), lambda value: value >= 1, "be at least 1")
+        shares = ("masked_fraction", "simulated_share", "any_target")
         require(self, shares, lambda value: 0 <= value <= 1, "lie between 0 and 1")
-        # An average that forgets nothing would stay at the first weights.
-        require(self, ("average_decay",), lambda value: 0 <= value < 1, "lie in [0, 1)")
-        rates = ("learning_rate", "simulated_learning_rate", "gradient_clip")
-        require(self, rates, lambda value: value > 0, "be above 0")
+        require(self, ("simulated_learning_rate",), lambda value: value > 0, "be above 0")
         numbers = [each.name for each in fields(self) if isinstance(getattr(self, each.name), int | float)]
         require(self, numbers, lambda value: value >= 0, "not be negative")
         if not self.total_steps:

@@ -8,8 +8,8 @@ from typing import Any
 from bioattn.attention.site import Contribution
 from bioattn.choices import AttentionScore, Noise, PositionEncoding
 from bioattn.errors import SettingsError
-from bioattn.io.settings import SEED, option, require
-from bioattn.system.device import Precision
+from bioattn.io.settings import option, require
+from bioattn.training.settings import OptimiserConfig
 
 
 class Conditioning(StrEnum):
@@ -356,10 +356,9 @@ class FirstFilters(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingConfig:
+class TrainingConfig(OptimiserConfig):
     """How a promoter model is trained."""
 
-    seed: int = SEED
     epochs: int = option("Passes over the training promoters at most.", default=40, min=1)
     batch_size: int = 64
     """Promoters per step, over all processes."""
@@ -367,23 +366,13 @@ class TrainingConfig:
     """Promoters of one forward and backward pass in a process (gradient accumulation); default its whole share of
     the batch."""
     learning_rate: float = 2e-3
-    """Peak rate of AdamW."""
-    weight_decay: float = 0.1
-    """On matrices and filters, not on biases and norms."""
     warmup_fraction: float = 0.1
-    """Share of all steps in which the rate rises from zero; then it falls along a cosine."""
-    average_decay: float = 0.99
-    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
-    gradient_clip: float = 1.0
-    """Largest norm of the gradient."""
     loss: Loss | None = None
     """mse (default for regression), huber or binary (default for binary)."""
     huber_delta: float = 1.0
     """Where huber turns linear, in standard deviations of the targets."""
     metric: Metric | None = None
     """What early stopping watches; pearson by default, auroc for binary."""
-    patience: int = 10
-    """Epochs without improvement before training stops."""
     unconditional_probability: float = 0.1
     """Share of the treatments dropped in training (classifier-free); 0 for a model without that token."""
     treatments_per_step: int | None = None
@@ -401,16 +390,11 @@ class TrainingConfig:
     """kmers (half of them start from k-mers that the responses follow; conv stem) or random."""
     warm_start: bool = False
     """Start the kmer stem and the linear readout from a ridge by component (`cross`, regression)."""
-    precision: Precision = Precision.FP32
-    """fp32 or bf16 (autocast)."""
 
     def __post_init__(self) -> None:
-        counts = ("epochs", "batch_size", "patience", "micro_batch_size", "treatments_per_step")
+        OptimiserConfig.__post_init__(self)
+        counts = ("epochs", "batch_size", "micro_batch_size", "treatments_per_step")
         require(self, counts, lambda value: value >= 1, "be at least 1")
-        require(
-            self, ("learning_rate", "gradient_clip", "huber_delta"), lambda value: value > 0, "be above 0"
-        )
-        shares = ("warmup_fraction", "unconditional_probability", "average_decay")
-        require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
-        at_least_0 = ("weight_decay", "attention_entropy", "max_shift")
-        require(self, at_least_0, lambda value: value >= 0, "not be negative")
+        require(self, ("huber_delta",), lambda value: value > 0, "be above 0")
+        require(self, ("unconditional_probability",), lambda value: 0 <= value < 1, "lie in [0, 1)")
+        require(self, ("attention_entropy", "max_shift"), lambda value: value >= 0, "not be negative")
