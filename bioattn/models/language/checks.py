@@ -74,7 +74,7 @@ class LanguageHeadScorer(TokenHeadScorer[Exercise]):
         return self._loaded.model.logits(self._hidden(part)), part.targets_BL.to(self._loaded.device)
 
     def passes(self) -> Iterator[Callable[[], object]]:
-        """A pass for each window, with what is masked as in training."""
+        """A pass for each window."""
         generator = np.random.default_rng(SEED)
         for tokens in self._tokens[:LISTENED]:
             part = self._exercise([tokens], generator)

@@ -86,8 +86,8 @@ class ContextCounts:
         for k, counts in enumerate(self._counts):
             context, following = self._contexts(words, k)
             known = (context >= 0) & (following >= 0)
-            cells = np.bincount(context[known] * self.num_words + following[known], minlength=counts.size)
-            counts += cells.reshape(counts.shape)
+            # Not by bincount, which would pass over the whole table for each of thousands of proteins.
+            np.add.at(counts.reshape(-1), context[known] * self.num_words + following[known], 1.0)
 
     def probabilities(self, words: NDArray[np.int64], order: int | None = None) -> NDArray[np.float64]:
         """Of every word the probabilities (N, num_words) given the `order` words before it (None: all counted)."""

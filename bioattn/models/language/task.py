@@ -150,7 +150,7 @@ class LanguageTask(TokenTask):
         generator = np.random.default_rng([training.seed, step.number])
         draw = partial(self.windows[TRAIN].random, generator, turned=training.reverse_complement)
         windows = [draw() for _ in range(training.batch_size)]
-        whole = exercise(windows, self.config, training, generator, self.num_words)
+        whole = exercise(windows, self.config, training, generator, self.num_words, learning=True)
         targets = max(1, int((whole.targets_BL != IGNORED).sum()))
         own = shard.slice(training.batch_size)
         set_seed(training.seed * 1_000_003 + step.number)

@@ -21,7 +21,7 @@ from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL, UNKNOWN
 IGNORED = -100
 """Target of tokens that are not to be predicted."""
 KEPT, REPLACED = 0.1, 0.1
-"""Of the chosen tokens a tenth stays as it is, a tenth becomes another word, and the others `<mask>` (BERT)."""
+"""In training a tenth of the chosen tokens stays, a tenth becomes another word, the others `<mask>` (BERT)."""
 
 
 class Exercise(NamedTuple):
@@ -121,13 +121,15 @@ def exercise(
     training: LanguageTrainingConfig,
     generator: np.random.Generator,
     num_words: int,
+    *,
+    learning: bool = False,
 ) -> Exercise:
-    """What the shape of a model is trained on. num_words: tokens of the vocabulary that are words."""
+    """What a model of this shape is asked. num_words: words of the vocabulary. learning: as of `masked`."""
     if config.shape is Shape.DECODER:
         following = [np.where(window[1:] == UNKNOWN, IGNORED, window[1:]) for window in windows]
         return Exercise(padded([window[:-1] for window in windows], PAD), padded(following, IGNORED), None)
     if config.shape is Shape.ENCODER:
-        pairs = (masked(window, training.masked, generator, num_words) for window in windows)
+        pairs = (masked(window, training.masked, generator, num_words, learning) for window in windows)
         hidden, restored = zip(*pairs, strict=True)
         return Exercise(padded(hidden, PAD), padded(restored, IGNORED), None)
     sizes = training.masked, training.span, config.sentinels
@@ -140,18 +142,23 @@ def exercise(
 
 
 def masked(
-    tokens: NDArray[np.int64], share: float, generator: np.random.Generator, num_words: int
+    tokens: NDArray[np.int64], share: float, generator: np.random.Generator, num_words: int, learning: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Tokens with some of the words hidden, and the words to restore (Devlin et al. 2019)."""
+    """Tokens with some of the words hidden, and the words to restore (Devlin et al. 2019).
+
+    learning: some are kept or replaced instead; where a model is judged, it would read the answers there.
+    """
     words = np.flatnonzero(tokens >= len(SPECIAL))
     chosen = generator.permutation(words)[: max(1, round(share * len(words)))]
     targets = np.full_like(tokens, IGNORED)
     targets[chosen] = tokens[chosen]
-    fate = generator.random(len(chosen))
     hidden = tokens.copy()
-    hidden[chosen[fate >= KEPT]] = MASK
-    replaced = chosen[fate >= 1 - REPLACED]
-    hidden[replaced] = len(SPECIAL) + generator.integers(num_words, size=len(replaced))
+    hidden[chosen] = MASK
+    if learning:
+        fate = generator.random(len(chosen))
+        kept, replaced = chosen[fate < KEPT], chosen[fate >= 1 - REPLACED]
+        hidden[kept] = tokens[kept]
+        hidden[replaced] = len(SPECIAL) + generator.integers(num_words, size=len(replaced))
     return hidden, targets
 
 

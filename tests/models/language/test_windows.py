@@ -140,7 +140,7 @@ def make_window(length: int, seed: int = 0) -> np.ndarray:
 def test_masks_are_those_of_bert():
     """15 % of the words are to be restored: 80 % of them masked, 10 % other words, 10 % left alone."""
     window = make_window(20_000)
-    hidden, targets = masked(window, 0.15, np.random.default_rng(1), 4)
+    hidden, targets = masked(window, 0.15, np.random.default_rng(1), 4, learning=True)
     chosen = targets != IGNORED
     assert chosen.sum() == 3_000
     assert (targets[chosen] == window[chosen]).all()
@@ -149,6 +149,9 @@ def test_masks_are_those_of_bert():
     assert (hidden[chosen] == MASK).mean() == pytest.approx(0.8, abs=0.03)
     # One in four of the words put in by chance is the word that was there.
     assert (hidden[chosen] == window[chosen]).mean() == pytest.approx(0.1 + 0.1 / 4, abs=0.02)
+    judged, targets = masked(window, 0.15, np.random.default_rng(1), 4, learning=False)
+    assert (targets[judged == MASK] == window[judged == MASK]).all()
+    assert ((judged == MASK) == (targets != IGNORED)).all()
 
 
 @given(length=st.integers(1, 60), share=st.floats(0.05, 0.6), span=st.floats(1, 5), seed=st.integers(0, 99))
