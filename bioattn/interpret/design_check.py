@@ -223,9 +223,11 @@ class Judge:
         real = oracle.scores(unseen)
         return np.asarray((oracle.scores(codes) - real.mean(0)) / (real.std(0) + 1e-12))
 
-    def gain(self, effects: Floats) -> float:
-        """Mean over the treatments that were asked for, of those that are to be off with the other sign."""
-        return float((effects.mean(0) @ self.direction) / max(1.0, np.abs(self.direction).sum()))
+    def gain(self, effects: Floats) -> tuple[float, float]:
+        """Mean over the treatments that were asked for, of those that are to be off with the other sign, and its
+        standard error over sequences."""
+        gains = effects @ self.direction / max(1.0, np.abs(self.direction).sum())
+        return float(gains.mean()), float(gains.std() / len(gains) ** 0.5)
 
     def row(
         self, name: str, codes: Codes, judged_codes: Codes | None = None, guidance: float | None = None
@@ -236,7 +238,8 @@ class Judge:
         by_model: dict[str, Any] = {}
         if self.model is not None:  # it has seen no training promoter of the writer
             effects = self.effects(judged_codes, self.model, self.train)
-            by_model = {"effect_model": self.gain(effects), **self._by_treatment(effects, "_model")}
+            by_model = {"effect_model": self.gain(effects)[0], **self._by_treatment(effects, "_model")}
+        effect, error = self.gain(judged)
         reference, real = self.responders["train"], self.responders["held out"]
         number = min(len(codes), len(real))
 
@@ -248,8 +251,9 @@ class Judge:
             guidance=guidance,
             name=name,
             number=len(codes),
-            effect=self.gain(judged),
-            effect_guide=self.gain(self.effects(codes, self.guide, self.held_out)),
+            effect=effect,
+            effect_error=error,
+            effect_guide=self.gain(self.effects(codes, self.guide, self.held_out))[0],
             **self._by_treatment(judged, ""),
             **by_model,
             distance_4=distance(4),
@@ -342,14 +346,15 @@ def _verdict(rows: Sequence[DesignSet], request: DesignRequest) -> tuple[str, li
     designs, real, _, *simple = rows
     oracles = ["effect"] if designs.effect_model is None else ["effect", "effect_model"]
     stronger = all(getattr(designs, name) >= getattr(real, name) for name in oracles)
+    clear, real_clear = (row.effect > 2 * row.effect_error for row in (designs, real))
     natural = designs.distance_6 <= MOST_DISTANT
     # Two standard errors above what is allowed, as few designs give a rough share.
     most_near = MOST_NEAR + 2 * (MOST_NEAR * (1 - MOST_NEAR) / designs.number) ** 0.5
     copied = designs.near_training > most_near
     gap = designs.effect_guide / designs.effect if designs.effect > 0 else np.inf
     sentences = [
-        f"By the held-out oracle designs for {request} gain {designs.effect:.2f} sd; real promoters "
-        f"that do it gain {real.effect:.2f}.",
+        f"By the held-out oracle designs for {request} gain {designs.effect:.2f} ± {2 * designs.effect_error:.2f} "
+        f"sd; real promoters that do it gain {real.effect:.2f} ± {2 * real.effect_error:.2f}.",
         f"Their 6-mers lie {designs.distance_6:.2f} times as far from those of real promoters as held-out "
         f"ones do{'' if natural else ': they do not look like real promoters'}.",
         f"{percentage(designs.near_training, 1)} of them are nearer to a training promoter than 99 % of "
@@ -358,6 +363,13 @@ def _verdict(rows: Sequence[DesignSet], request: DesignRequest) -> tuple[str, li
     if designs.effect_model is not None:
         by_model = f"By the promoter model they gain {designs.effect_model:.2f} sd, real promoters "
         sentences.insert(1, f"{by_model}{real.effect_model:.2f}.")
+    if not clear:
+        why = (
+            "take more designs"
+            if real_clear
+            else "nor does this oracle tell real promoters that do it from others"
+        )
+        sentences.append(f"Chance alone may give designs this gain: {why}.")
     if gap > LARGEST_GAP:
         sentences.append(
             "Their gain by the oracle that saw the training promoters is "
@@ -371,9 +383,9 @@ def _verdict(rows: Sequence[DesignSet], request: DesignRequest) -> tuple[str, li
     ]
     if better:
         sentences.append(f"A simple means does better and looks as real: {', '.join(better)}.")
-    if stronger and natural and not copied and gap <= LARGEST_GAP and not better:
+    if clear and stronger and natural and not copied and gap <= LARGEST_GAP and not better:
         return "supported", sentences
-    if all(getattr(designs, name) > 0 for name in oracles) and not copied:
+    if clear and all(getattr(designs, name) > 0 for name in oracles) and not copied:
         return "partly", sentences
     return "not_supported", sentences
 

@@ -21,6 +21,8 @@ class DesignSet:
     number: int
     effect: float
     """Gain by the held-out oracle: mean over the treatments that were asked for, those to be off negative."""
+    effect_error: float
+    """Its standard error over the sequences."""
     effect_guide: float
     """Gain by the oracle of training promoters."""
     on: Mapping[str, float]

@@ -163,6 +163,21 @@ def test_what_a_perfect_writer_writes_is_supported_and_copies_and_climbers_are_n
     assert "do not look like real promoters" in " ".join(unreal.sentences)
 
 
+def test_chance_does_not_support_designs(folder):
+    """Responses, promoters and designs are all drawn at random."""
+    codes, rng = promoters(np.random.default_rng(4), 400)[0], np.random.default_rng(5)
+    dataset = folder / "chance.dataset.h5"
+    data = read_dataset(folder / "x.dataset.h5")
+    write_dataset(dataset, replace(data, targets=rng.permutation(data.targets)))
+    designs = [read_designs(designs_file(folder, "some.fa", part), LENGTH) for part in np.split(codes, 10)]
+    checks = [check_designs(KnownWriter(sha256_of(dataset)), each, dataset, samples=0) for each in designs]
+    assert [check.code for check in checks].count("not_supported") >= 9
+    assert "Chance alone may give designs this gain" in " ".join(checks[0].sentences)
+    judge = Judge(KnownWriter(sha256_of(dataset)), dataset, designs[0].request, 0)
+    gains = judge.effects(designs[0].codes, judge.judge, judge.train)[:, 0]
+    assert checks[0].rows[0].effect_error == pytest.approx(np.std(gains) / 40**0.5)
+
+
 def test_held_out_promoters_with_bases_of_training_promoters_do_not_judge(folder):
     """Every second validation promoter is moved onto a training promoter of another gene, on the other strand."""
     data = read_dataset(folder / "x.dataset.h5")
