@@ -115,6 +115,7 @@ class TranslationTask(TokenTask):
         tokens = sum(len(pair.target) for pair in train)
         counted = train[:: -(-tokens // MAX_COUNTED)]
         simple = AlignedCounts(counted, len(self.dataset.target.tokens), len(self.dataset.source.tokens))
+        simple.choose_order(self._spread(VALIDATION, EVALUATION_PAIRS))
         rows: list[Row] = []
         for side in (VALIDATION, TEST):
             if batches := self._batches(side, EVALUATION_PAIRS):
@@ -149,7 +150,8 @@ class AlignedCounts:
 
     Where source and target are as long in (nearly) all pairs, a context is the source token of the same place, the
     target token before, the source tokens beside, and the target token two before; elsewhere the target tokens
-    before. Each order is mixed with the one below by Witten and Bell's weights.
+    before. Each order is mixed with the one below by Witten and Bell's weights, up to the `order` that predicts
+    validation pairs best.
     """
 
     def __init__(self, pairs: Sequence[Pair], num_tokens: int, num_source: int) -> None:
@@ -165,6 +167,12 @@ class AlignedCounts:
             seen, place = np.unique(codes, return_inverse=True)
             cells = np.bincount(place * num_tokens + target_N, minlength=len(seen) * num_tokens)
             self.tables.append((seen, cells.reshape(len(seen), -1).astype(np.float64)))
+        self.order = len(self.tables)
+
+    def choose_order(self, validation: Sequence[Pair]) -> None:
+        if validation:
+            orders = range(1, len(self.tables) + 1)
+            self.order = min(orders, key=lambda order: sum(self.sums(pair, order)[1] for pair in validation))
 
     def _contexts(self, pair: Pair) -> tuple[NDArray[np.int64], Tokens]:
         """A number for each context of each order (F, N), and the tokens to predict, `<eos>` the last."""
@@ -181,11 +189,11 @@ class AlignedCounts:
             codes.append(codes[-1] * self.base + each[:size])
         return np.stack(codes), target
 
-    def sums(self, pair: Pair) -> NDArray[np.float64]:
-        """Number, surprise in nats and hits of the tokens of one target and its end."""
+    def sums(self, pair: Pair, order: int | None = None) -> NDArray[np.float64]:
+        """Number, surprise in nats and hits of the tokens of a target and its end. order: None: `self.order`."""
         context_FN, targets = self._contexts(pair)
         probability_NV = np.full((len(targets), self.num_tokens), 1.0 / self.num_tokens)
-        for codes, (contexts, counts) in zip(context_FN, self.tables, strict=True):
+        for codes, (contexts, counts) in zip(context_FN[: order or self.order], self.tables, strict=False):
             place = np.minimum(np.searchsorted(contexts, codes), len(contexts) - 1)
             seen = contexts[place] == codes
             probability_NV[seen] = mixed(counts[place[seen]], probability_NV[seen])

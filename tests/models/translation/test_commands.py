@@ -20,6 +20,7 @@ from bioattn.models.translation.pairs import simulated_pair
 from bioattn.models.translation.run import LoadedTranslator, load_translator
 from bioattn.models.translation.search import Search, given_score
 from bioattn.models.translation.search import translate as search_outputs
+from bioattn.models.translation.task import AlignedCounts
 from bioattn.sequences.choices import PairAlphabet
 from bioattn.sequences.pairs import Pair, open_pair_dataset
 from bioattn.store.reader import open_attention
@@ -107,6 +108,20 @@ def test_outputs_are_right_also_beyond_trained_lengths(folder, capsys):
     figures = {(row["side"], row["name"]): row for row in record["evaluation"]}
     assert figures["test", "this model"]["accuracy"] > 0.98
     assert figures["test", "counts of aligned tokens"]["accuracy"] < 0.6
+
+
+def test_counts_read_no_more_context_than_helps():
+    """One of three codons by chance for each residue: ln 3 nats, whatever stands around it."""
+    generator = np.random.default_rng(0)
+    sources = generator.integers(5, 25, (150, 60))
+    pairs = [Pair(source, 5 + 3 * (source - 5) + generator.integers(0, 3, 60)) for source in sources]
+    counts = AlignedCounts(pairs[:100], 65, 25)
+    for order, least, most in ((6, 1.3, 3), (2, 1.09, 1.15)):
+        if order == 2:
+            counts.choose_order(pairs[100:125])
+        tokens, nats, _ = sum(counts.sums(pair) for pair in pairs[125:])
+        assert counts.order == order
+        assert least < nats / (tokens - 25) < most
 
 
 def test_scores_of_given_outputs_are_those_of_the_search(folder):
