@@ -120,4 +120,7 @@ def beaten(comparison: Comparison, names: Names) -> str:
         keep = (
             f"Keep the {comparison.simple_model} where it is better: {names.train('best', ' --keep-best')}. "
         )
-    return f"{keep}Otherwise train with more data, more passes or other settings: {names.train('2')}."
+    train = "Otherwise train" if keep else "Train"
+    return (
+        f"{keep}{train} with more data, more passes or other settings: {names.train('2')} and your options."
+    )

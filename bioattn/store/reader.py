@@ -485,7 +485,7 @@ class Attention(Results):
         if info.layout.per_sample:
             if gene is not None and not isinstance(gene, str):
                 raise BioattnError(
-                    f"{self.path}: holds {self.inputs}, whose arrays differ; ask for one sample"
+                    f"{self.path}: holds {self.inputs}, whose arrays differ; name one: samples='NAME'"
                 )
             number = self._own(info, sample or gene)
         elif sample is not None:

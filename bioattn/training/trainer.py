@@ -229,6 +229,10 @@ class Trainer:
             is_improved = score is None or math.isfinite(score)
         else:
             is_improved = score < best if self.task.smaller_is_better else score > best
+            if score == best:  # such as the accuracy of saying the commonest class
+                rows = row, position.history[position.best_round - position.round]
+                now, before = (each.get("validation_loss", math.inf) for each in rows)
+                is_improved = now < before
         if is_improved or not can_be_best or not self.best_weights:
             position.best_round = position.round - 1
             position.best_score = score if can_be_best else None

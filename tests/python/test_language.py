@@ -56,7 +56,8 @@ def test_tables_are_those_of_the_commands(folder):
     scores = model.score_variants(SEQUENCES, folder / "variants.tsv")
     variants = pd.read_csv(folder / "variants.out.tsv", sep="\t")
     pd.testing.assert_frame_equal(scores, variants, atol=1e-5)
-    pd.testing.assert_frame_equal(model.score_variants(SEQUENCES, variants[["mutant", "sequence"]]), scores)
+    table = variants.loc[::-1, ["mutant", "sequence"]]  # whose rows keep their names
+    pd.testing.assert_frame_equal(model.score_variants(SEQUENCES, table), scores[::-1])
     of_one = scores[scores["sequence"] == "one"]
     again = model.score_variants({"one": SEQUENCES["one"]}, list(of_one["mutant"]))
     pd.testing.assert_frame_equal(again, of_one.reset_index(drop=True))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from bioattn.sequences.sequence_dataset import (
 )
 from bioattn.store.kinds import FileKind, dataset_kind, hdf5
 from bioattn.store.shards import SETTINGS, ShardRecord, shard_of_hdf5
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EMBEDDINGS = DatasetKind(
     name="embeddings file",
@@ -70,9 +73,25 @@ def embeddings_file(
         yield take
 
 
-def read_embeddings(path: Path) -> tuple[list[str], NDArray[np.float32] | list[NDArray[np.float32]]]:
-    """Ids, and embeddings (sequences, [layers,] channels) or, of words, those of each sequence (words, [layers,]
-    channels)."""
+def embedding_table(
+    ids: Sequence[str], values: NDArray[np.float32], layers: Sequence[int], words: Sequence[int] | None = None
+) -> "pd.DataFrame":
+    """A row per sequence or, with the number of `words` of each, per word from 1; a column per channel, of several
+    layers (layer, channel)."""
+    import pandas as pd
+
+    rows: pd.Index = pd.Index(ids, name="id")
+    if words is not None:
+        pairs = [(name, word) for name, own in zip(ids, words, strict=True) for word in range(1, own + 1)]
+        rows = pd.MultiIndex.from_tuples(pairs, names=["id", "word"])
+    columns: pd.Index = pd.RangeIndex(values.shape[-1])
+    if len(layers) > 1:
+        columns = pd.MultiIndex.from_product([layers, columns], names=["layer", "channel"])
+    return pd.DataFrame(values.reshape(len(values), -1), index=rows, columns=columns)
+
+
+def read_embeddings(path: Path) -> "pd.DataFrame":
+    """As `embedding_table`."""
     with EMBEDDINGS.open(path) as arrays:
         ids, values = arrays.text("id"), arrays.get("values", "f4")
         words = arrays.get("words", "i8") if "words" in arrays.file else None
@@ -80,7 +99,8 @@ def read_embeddings(path: Path) -> tuple[list[str], NDArray[np.float32] | list[N
             raise FormatError(
                 f"{path}: holds {len(values):,} rows of values, which do not fit /id and /words"
             )
-        return ids, values if words is None else np.split(values, words.cumsum()[:-1])
+        layers = np.asarray(arrays.file.attrs["layers"]).tolist()
+        return embedding_table(ids, values, layers, None if words is None else words.tolist())
 
 
 def _describe_embeddings(path: Path) -> dict[str, Any]:

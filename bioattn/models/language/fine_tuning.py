@@ -50,6 +50,8 @@ PREDICTED_AT_ONCE = 8192
 """Tokens of a forward pass without gradients."""
 RESAMPLES = 200
 """Of held-out sequences (of tags: tokens), for the interval of a difference."""
+MOST_TOLD = 4
+"""Columns whose content is told before training."""
 MAX_LEARNED = 20_000
 """Training sequences that simple models learn from at most."""
 
@@ -71,7 +73,8 @@ class FineTuningResults(Evaluation):
             table = [[f"{side}, {about}", *figures]]
             for name in dict.fromkeys(row.name for row in own):
                 cells = [[row.figures[figure] for row in own if row.name == name] for figure in figures]
-                table.append([name, *(f"{np.mean(each):.4f}" for each in cells)])
+                means = (float(np.mean(each)) for each in cells)
+                table.append([name, *(f"{mean:.4f}" if np.isfinite(mean) else "–" for mean in means)])
             tables.append(table)
         return tables
 
@@ -178,10 +181,19 @@ class FineTuningTask(LanguageTask):
         self.update_in_one_stage()
         names = {main_figure(each.target) for each in self.wanted}
         self.metric = names.pop() if len(names) == 1 else "mean figure"
+        rising = [torch.arange(zeros.numel()).view_as(zeros) for zeros in self._zeros(self.validated)]
+        figures = [
+            each.figures(self.validated, given) for each, given in zip(self.wanted, rising, strict=True)
+        ]
+        if not all(
+            np.isfinite(next(iter(each.values()))) for each in figures
+        ):  # of one class, of two numbers
+            self.metric = "minus loss"
+        told = [each.told(self.learned) for each in self.wanted[:MOST_TOLD]]
         learning = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
         self.summary = (
             f"{learning:,} weights ({self.config.shape}) on {counted(len(self.wanted), 'column')} of "
-            f"{counted(len(self.learned), 'sequence')}"
+            f"{counted(len(self.learned), 'sequence')} ({'; '.join(told)})"
         )
 
     def _sides(self, record_N: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -117,9 +117,10 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
     ) -> "pd.DataFrame":
         """Score substitutions: ln of how much likelier a mutant is than the sequence.
 
-        variants: a table with the columns sequence and mutant, such as H24C, or its path; of one sequence a list
-        of mutants. score: whether an encoder reads the sequence with the words that differ masked, or as it is
-        (`one-pass`). Raises: as `predict`; FormatError for mutants of other sequences.
+        variants: a table with the columns sequence and mutant, such as H24C or p.His24Cys, or its path; of one
+        sequence a list of mutants. The result has the table's index. score: whether an encoder reads the sequence
+        with the words that differ masked, or as it is (`one-pass`). Raises: as `predict`; FormatError for mutants
+        of other sequences.
         """
         import pandas as pd
 
@@ -131,7 +132,8 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
             rows = list(scored)
             missing = [f"{row[0]} {row[1]}" for row in rows if None in row]
             warn_of_missing(self, given if isinstance(given, Path) else "variants", missing, how)
-            return pd.DataFrame(rows, columns=header)
+            index = variants.index if isinstance(variants, pd.DataFrame) else None
+            return pd.DataFrame(rows, columns=header, index=index).astype({"score": float})
 
     def embed(
         self,
@@ -149,7 +151,7 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
 
         Raises: as `predict`; SettingsError for a layer that is not there.
         """
-        import pandas as pd
+        from bioattn.models.language.file_kinds import embedding_table
 
         layers = (layers,) if isinstance(layers, int) else tuple(layers)
         wanted = Wanted(layers=layers, pool=None if per_token else chosen(Pool, "pool", pool))
@@ -157,16 +159,8 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
             source, most = read_source(self, inputs, window)
             found = [each.embeddings for each in results(self, source, wanted, most)]
         values = np.concatenate([each for each in found if each is not None])
-        rows: pd.Index = pd.Index(source.samples.ids, name="id")
-        if per_token:
-            words = [range(1, 1 + np.count_nonzero(is_word(tokens))) for tokens in source.items]
-            pairs = [(name, word) for name, own in zip(rows, words, strict=True) for word in own]
-            rows = pd.MultiIndex.from_tuples(pairs, names=["id", "word"])
-        columns: pd.Index = pd.RangeIndex(self.config.channels)
-        if len(layers) > 1:
-            numbers = layer_numbers(layers, self)
-            columns = pd.MultiIndex.from_product([numbers, columns], names=["layer", "channel"])
-        return pd.DataFrame(values.reshape(len(values), -1), index=rows, columns=columns)
+        words = [int(np.count_nonzero(is_word(tokens))) for tokens in source.items] if per_token else None
+        return embedding_table(source.samples.ids, values, layer_numbers(layers, self), words)
 
     def contacts(self, inputs: Inputs) -> dict[str, NDArray[np.float32]]:
         """Return by name the probabilities (R, R) that residues of a protein touch, by the regression on attention

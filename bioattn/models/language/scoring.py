@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
+from Bio.Data.IUPACData import protein_letters_3to1
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -46,7 +47,8 @@ BIAS_BYTES = 1 << 29
 READINGS = 1 << 10
 """Masked sequences whose probabilities are kept, as mutants of one position share them."""
 SEQUENCE, MUTANT = "sequence", "mutant"
-_SUBSTITUTION = re.compile(r"([A-Za-z])(\d{1,9})([A-Za-z])")
+_LETTER = rf"([A-Za-z]|{'|'.join(protein_letters_3to1)})"
+_SUBSTITUTION = re.compile(rf"{_LETTER}(\d{{1,9}}){_LETTER}")
 Tokens = NDArray[np.integer]
 Item = TypeVar("Item")
 
@@ -354,7 +356,8 @@ def read_variants(
     given: "Path | pd.DataFrame | Sequence[str]", sequences: Mapping[str, str]
 ) -> list[Variant]:
     """The mutants of a table with the columns `sequence` (a name of the FASTA) and `mutant`: old letter, position
-    from 1 and new letter, such as `H24C`; several are joined by `:` or `,`. sequences: by name.
+    from 1 and new letter, such as `H24C` or, by HGVS, `p.His24Cys`; several are joined by `:`, `,` or `;`.
+    sequences: by name.
 
     given: the path of a table, a table, or mutants alone. Without a column `sequence` the FASTA must hold one
     sequence, which all are of.
@@ -379,20 +382,21 @@ def read_variants(
         if name not in sequences:
             raise not_there(f"{path}:{line}: sequence", name, "the FASTA", "sequence", sequences)
         where, text, sequence, letters = f"{path}:{line}", cells[mutant], sequences[name], dict[int, str]()
-        for part in re.split(r"[:,]", text):
+        for part in re.split(r"[:,;]", text.removeprefix("p.").strip("[]()")):
             match = _SUBSTITUTION.fullmatch(part.strip())
             if match is None:
                 raise FormatError(
                     f"{where}: the mutant {text!r}; write old letter, position and new letter: H24C"
                 )
             place = int(match[2]) - 1
+            old, new = (protein_letters_3to1.get(code, code).upper() for code in match.group(1, 3))
             if not 0 <= place < len(sequence):
                 raise FormatError(f"{where}: {part}: {name} has {len(sequence):,} letters")
-            if (there := sequence[place].upper()) != match[1].upper():
+            if (there := sequence[place].upper()) != old:
                 raise FormatError(f"{where}: {part}: position {place + 1} of {name} (from 1) is {there}")
             if place in letters:
                 raise FormatError(f"{where}: the mutant {text!r} names a position twice")
-            letters[place] = match[3].upper()
+            letters[place] = new
         variants.append(Variant(name, text, letters, where))
     return variants
 

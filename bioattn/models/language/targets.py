@@ -27,11 +27,11 @@ from bioattn.models.language.config import Target, TargetKind
 from bioattn.models.language.windows import IGNORED
 from bioattn.promoters.response_metrics import auroc, average_precision, r_squared, spearman
 from bioattn.promoters.splits import parse_side
-from bioattn.text import quoted
+from bioattn.text import listed, quoted
 
 ID, SPLIT = "id", "split"
 UNTAGGED = "?"
-"""A tag that is not known."""
+"""A tag or class that is not known."""
 BINARY = {"0", "1"}
 """A column of these alone holds classes."""
 
@@ -104,6 +104,16 @@ class Wanted:
             return (outputs.squeeze(-1)[known] - wanted[known]).square().sum()
         return cross_entropy(outputs.flatten(0, -2), wanted.flatten(), ignore_index=IGNORED, reduction="sum")
 
+    def told(self, rows: NDArray[np.int64]) -> str:
+        """What is known of some rows: `kind: enzyme 40, other 12, 3 not known`."""
+        values_N = self.flat(rows)
+        counts = [
+            f"{name} {int((values_N == number).sum()):,}" for number, name in enumerate(self.target.classes)
+        ]
+        missing = int((~self.known(values_N)).sum())
+        unknown = f", {missing:,} not known" if missing and self.target.kind is not TargetKind.TAGS else ""
+        return f"{self.target.name}: {listed(counts) or 'numbers'}{unknown}"
+
     def known(self, wanted: Tensor) -> Tensor:
         """Which are known: bool, as `wanted`."""
         return ~wanted.isnan() if self.target.kind is TargetKind.NUMBER else wanted != IGNORED
@@ -166,9 +176,9 @@ def wanted_of(
     differs from that of the tokens, a class that one sequence alone has; BioattnError for a column whose training
     values are all alike.
     """
-    cells = table.columns[column]
+    cells = ["" if is_missing(cell) or cell == UNTAGGED else cell for cell in table.columns[column]]
     lengths = [int(np.count_nonzero(each)) for each in places]
-    known = [place for place, cell in enumerate(cells) if not is_missing(cell)]
+    known = [place for place, cell in enumerate(cells) if cell]
     numbers = [place for place in known if is_number(cells[place])]
 
     def where(place: int) -> str:
@@ -191,7 +201,7 @@ def wanted_of(
     with_commas = all(has_comma(cells[place]) for place in known)  # refused, and no class for each number
     counts = Counter(cells[place] for place in known)
     if with_commas or (numbers and counts.keys() != BINARY):
-        values = parse_numbers(["" if is_missing(cell) else cell for cell in cells], where)
+        values = parse_numbers(cells, where)
         own = values[training & ~np.isnan(values)]
         mean, sd = float(own.mean()), float(own.std())
         target = Target(name=column, kind=TargetKind.NUMBER, mean=mean, sd=sd or 1.0)
@@ -205,8 +215,7 @@ def wanted_of(
     classes = tuple(sorted(counts))
     code = {name: number for number, name in enumerate(classes)}
     target = Target(name=column, kind=TargetKind.CLASS, classes=classes)
-    values = np.array([IGNORED if is_missing(cell) else code[cell] for cell in cells])
-    return _checked(table, column, Wanted(target, values.tolist()), training)
+    return _checked(table, column, Wanted(target, [code.get(cell, IGNORED) for cell in cells]), training)
 
 
 def _tags(

@@ -82,9 +82,9 @@ def test_scores_are_those_of_the_model(model: Path, folder: Path):
     assert rows[0] == ["id", "words", "log_likelihood", "bits_per_word", "perplexity"]
     loaded = load_language_model(model, torch.device("cpu"))
     source = read_tokens(folder / "few.fa", loaded.vocabulary, loaded.config.context)
-    ids, values = read_embeddings(vectors)
-    assert ids == [row[0] for row in rows[1:]] == ["s0", "s1", "s2"]
-    for tokens, row, own in zip(source.items, rows[1:], values, strict=True):
+    values = read_embeddings(vectors)
+    assert values.index.tolist() == [row[0] for row in rows[1:]] == ["s0", "s1", "s2"]
+    for tokens, row, own in zip(source.items, rows[1:], values.to_numpy(), strict=True):
         assert int(row[1]) == len(tokens) - 2
         assert float(row[3]) == pytest.approx(-float(row[2]) / np.log(2) / int(row[1]), rel=1e-5)
         with torch.no_grad():

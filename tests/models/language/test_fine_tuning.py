@@ -2,17 +2,20 @@
 
 import json
 import shutil
+import warnings
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
+import bioattn as bioattn_package
 from bioattn.models.language.config import Shape, Target, TargetKind
 from bioattn.models.language.fine_tuning import with_replaced
-from bioattn.models.language.folder import load_language_model
+from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.simple_models import fit_linear, sequence_features
 from bioattn.models.language.targets import Wanted, read_targets, wanted_of
@@ -246,3 +249,46 @@ def test_a_share_of_the_words_is_replaced_and_no_special_token():
     changed = (words != tokens_BL[~special_BL]).double().mean().item()
     assert changed == pytest.approx(0.2 * 3 / 4, abs=0.02)  # a quarter becomes what it was
     assert with_replaced(tokens_BL, 0.0, number) is tokens_BL
+
+
+def test_a_table_of_python_with_rare_and_unknown_classes(folder: Path, caplog: pytest.LogCaptureFixture):
+    """The rare class is held out of validation; every fifth label is `?`, which is no class."""
+    side = ["train", "?", "train", "validation", "test"] * 32
+    kind = ["usual" if row % 7 or side[row] == "validation" else "rare" for row in range(160)]
+    kind = ["?" if each == "?" else known for each, known in zip(side, kind, strict=True)]
+    side = ["train" if each == "?" else each for each in side]
+    table = pd.DataFrame({"kind": kind, "split": side}, index=[f"s{row}" for row in range(160)])
+    with caplog.at_level("INFO", "bioattn"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tuned = train_in_python(folder, table, steps=2, training={"steps_per_round": 1})
+    counts = Counter(each for each, where in zip(kind, side, strict=True) if where == "train")
+    told = f"kind: rare {counts['rare']}, usual {counts['usual']}, {counts['?']} not known"
+    assert told in caplog.text
+    assert tuned.predict({"x": "ACGTACGTACGT"}).columns.tolist() == ["kind", "kind.rare", "kind.usual"]
+    history = pd.read_csv(tuned.path / "history.csv")
+    assert "validation_AUROC" not in history
+    best = json.loads((tuned.path / "training.json").read_text())["best_step"]
+    assert best == 1 + history["validation_loss"].argmin()
+
+
+def test_of_equal_accuracies_the_smaller_loss_is_kept(folder: Path):
+    """All rounds say the commonest of three classes, ever more surely."""
+    kind = ["ab"[row // 8 % 2] if row % 8 == 0 else "usual" for row in range(160)]
+    table = pd.DataFrame({"id": [f"s{row}" for row in range(160)], "kind": kind})
+    training = {"steps_per_round": 2, "average_decay": 0.0, "learning_rate": 1e-4}
+    tuned = train_in_python(folder, table, steps=6, training=training)
+    history = pd.read_csv(tuned.path / "history.csv")
+    assert history["validation_accuracy"].nunique() == 1
+    assert history["validation_loss"].is_monotonic_decreasing
+    assert json.loads((tuned.path / "training.json").read_text())["best_step"] == 6
+
+
+def test_python_warns_of_a_model_that_ends_below_a_simple_one(folder: Path):
+    table = pd.read_csv(folder / "t.tsv", sep="\t", usecols=["name", "split", "share"]).set_index("name")
+    with pytest.warns(UserWarning, match=r"ends below a simple model: Spearman on test sequences"):
+        train_in_python(folder, table, steps=1)
+
+
+def train_in_python(folder: Path, table: pd.DataFrame, **settings: object) -> LoadedLanguageModel:
+    words = {"start": folder / "encoder", "targets": table, "threads": 1}
+    return bioattn_package.train("language", folder / "x.dataset.h5", **words, **settings)

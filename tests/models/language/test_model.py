@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bioattn.choices import PositionEncoding
+from bioattn.errors import FormatError
 from bioattn.formats.nucleotides import encode
 from bioattn.models.language.config import Shape
 from bioattn.models.language.generation import drawn_texts
@@ -160,6 +161,15 @@ def test_pseudo_likelihoods_mask_one_word_at_a_time():
         with torch.no_grad():
             expected.append(model(hidden)[0, place].log_softmax(-1)[tokens[place]].item())
     assert np.allclose(log_likelihoods(loaded, tokens)[:-1], expected, atol=1e-5)
+
+
+def test_mutants_are_read_as_hgvs_names_them():
+    named = ["p.His2Cys", "p.[His2Cys;Met1Ala]", "p.(H2C)", "h2c"]
+    letters = [each.letters for each in read_variants(named, {"s": "MHK"})]
+    assert letters == [{1: "C"}, {1: "C", 0: "A"}, {1: "C"}, {1: "C"}]
+    for refused in ("p.His2Ter", "p.His2=", "p.His2del", "p.Lys2Ala"):
+        with pytest.raises(FormatError, match=r"variants:1: "):
+            read_variants([refused], {"s": "MHK"})
 
 
 @pytest.mark.parametrize("shape", [Shape.ENCODER, Shape.DECODER])

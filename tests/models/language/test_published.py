@@ -185,7 +185,7 @@ def test_commands_take_the_folder(case: Case, tmp_path: Path):
     vocabulary, shape = case.loaded.vocabulary, case.loaded.config.shape
     source = read_tokens(fasta, vocabulary, 40)
     rows = [line.split("\t") for line in table.read_text().splitlines()[1:]]
-    embeddings = dict(zip(*read_embeddings(vectors), strict=True))
+    embeddings = read_embeddings(vectors).T
     with open_attention(maps) as attention, torch.no_grad():
         for row, tokens, sequence in zip(rows, source.items, sequences_of(case), strict=True):
             ids = torch.from_numpy(vocabulary.order[tokens])[None]

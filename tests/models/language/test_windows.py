@@ -103,8 +103,8 @@ def test_long_sequences_are_read_in_windows(folder, capsys):
             model.hidden(torch.from_numpy(window.tokens)[None])[0, window.kept]
             for window in windows(long, MOST, DNA, causal=False)
         ]
-    _, values = read_embeddings(vectors)
-    assert np.allclose(values[0], torch.cat(kept)[1:-1].mean(0), atol=1e-5)
+    values = read_embeddings(vectors)
+    assert np.allclose(values.iloc[0], torch.cat(kept)[1:-1].mean(0), atol=1e-5)
     assert bioattn("export", "attention", *words, "-o", attention) == 0
     assert bioattn("validate", attention) == 0
     with open_attention(attention) as file:
