@@ -30,7 +30,7 @@ from scipy.optimize import minimize
 from scipy.special import logit
 from torch import Tensor, nn
 
-from bioattn.alignments.choices import ContactSettings
+from bioattn.alignments.choices import PrepareContacts
 from bioattn.alignments.contact_preparation import prepare_contacts
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.attention.operator import attend
@@ -188,7 +188,7 @@ def families(folder: Path, seed: int) -> tuple[Path, Path]:
         )
         write_families(folder / name, simulation)
         datasets.append(folder / f"{name}.h5")
-        prepare_contacts(folder / name / "PAIRS.tsv", datasets[-1], ContactSettings())
+        prepare_contacts(PrepareContacts(pairs=folder / name / "PAIRS.tsv", output=datasets[-1]))
     return datasets[0], datasets[1]
 
 

@@ -22,7 +22,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from common import mean_interval, options, table
 from torch import nn
 
-from bioattn.alignments.choices import ContactSettings
+from bioattn.alignments.choices import PrepareContacts
 from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset, write_contact_dataset
 from bioattn.alignments.contact_preparation import prepare_contacts
 from bioattn.alignments.couplings import column_states, covariance_features
@@ -351,7 +351,7 @@ def main() -> None:
     work.mkdir(exist_ok=True)
     whole = work / "all.dataset.h5"
     if not whole.exists():
-        prepare_contacts(arguments.index, whole, ContactSettings())
+        prepare_contacts(PrepareContacts(pairs=arguments.index, output=whole))
     dataset = open_contact_dataset(whole)
     folds = assign_folds(dataset.groups, arguments.folds)
     widths = {name: len(TrainingFamily(dataset.protein(i)).columns) for i, name in enumerate(dataset.ids)}

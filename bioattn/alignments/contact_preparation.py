@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from bioattn.alignments.choices import ContactSettings
+from bioattn.alignments.choices import ContactSettings, PrepareContacts
 from bioattn.alignments.contact_dataset import (
     SPLIT_NAMES,
     TRAIN,
@@ -287,26 +287,18 @@ class _Entry:
         self.audit.status, self.audit.reason, self.audit.detail = "refused", reason, str(error)
 
 
-def prepare_contacts(
-    table: Path,
-    output: Path,
-    settings: ContactSettings,
-    *,
-    mappings: Path | None = None,
-    progress: Progress = SILENT,
-) -> list[ContactAuditRow]:
+def prepare_contacts(given: PrepareContacts, progress: Progress = SILENT) -> list[ContactAuditRow]:
     """Write the dataset of all pairs that can be used, and beside it the audit; return the audit's rows.
 
     A pair whose structure, alignment or mapping cannot be read, or whose sequences do not match, is refused: it is
     warned about and named in the audit, and the others go on. Without a group column, chains related by sequence
     form groups; with one, related chains of different groups are warned about.
 
-    mappings: a folder, made if missing, that gets `ID.tsv` of every pair: which residue stands in which column.
-
     Raises: SettingsError for an output of another name than X.h5 or one that is an input; BioattnError when the
     table is wrong, no pair can be used, related chains stand on different sides of a
     given split, or a file cannot be written; then nothing is left.
     """
+    table, output, settings, mappings = given.pairs, given.output, given.settings, given.mappings
     pairs = read_pairs(table)
     inputs = [table, *(file for pair in pairs for file in (pair.msa, pair.structure, pair.mapping) if file)]
     check_output(output, inputs)

@@ -3,14 +3,13 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import msa_codes
-from bioattn.alignments.choices import PreparationSettings, SearchSettings
+from bioattn.alignments.choices import PreparationSettings, PrepareMsa
 from bioattn.alignments.rows import (
     FORMAT,
     FORMAT_VERSION,
@@ -63,36 +62,25 @@ class Preparation:
         self.alignment = alignment
 
 
-def prepare_msa(
-    source: Path,
-    output: Path,
-    settings: PreparationSettings,
-    *,
-    databases: Sequence[Path] = (),
-    search: SearchSettings | None = None,
-    statistics_file: Path | None = None,
-    threads: int | None = None,
-    progress: Progress = SILENT,
-) -> tuple[Preparation, AlignmentStatistics]:
-    """Prepare the alignment in `source` and write it as A3M, and its statistics if a file is named.
+def prepare_msa(given: PrepareMsa, progress: Progress = SILENT) -> tuple[Preparation, AlignmentStatistics]:
+    """Prepare an alignment and write it as A3M, and its statistics if a file is named.
 
-    source: any format of `read_alignment`. With `databases`, source is protein FASTA that
-    holds the query (`settings.query` where there are several) and the alignment is what `search` finds: the hits
-    in the first database, then those in the next, as AlphaFold joins them.
-    output: X.a3m or X.a3m.gz. Files appear when they are complete.
+    What a search of several databases finds are the hits in the first, then those in the next, as AlphaFold joins
+    them. Files appear when they are complete.
 
     Raises: SettingsError for an output of another name or one that is an input; BioattnError for a query that is
     not there or has no residue, an alignment of DNA, or one that needs more memory than there is; FormatError as
     the readers do.
     """
+    source, output, settings, databases = given.alignment, given.output, given.preparation, given.databases
     inputs = [source, *databases]
     check_output(output, inputs)
     if not output.name.endswith(OUTPUT_SUFFIXES):
         raise SettingsError(
             f"--output {output}: the result is A3M; give it a name that ends in .a3m or .a3m.gz"
         )
-    if statistics_file is not None:
-        check_output(statistics_file, [output, *inputs], "--stats")
+    if given.stats is not None:
+        check_output(given.stats, [output, *inputs], "--stats")
     rounds: list[SearchRound] = []
     if not databases:
         preparation = Preparation(read_alignment(source))
@@ -102,7 +90,7 @@ def prepare_msa(
         found: list[Alignment] = []
         for database in databases:
             hits, of_database = search_database(
-                query, database, search or SearchSettings(), threads=threads, progress=progress
+                query, database, given.search, threads=given.threads, progress=progress
             )
             rounds += of_database
             found.append(hits.select_rows(range(1, hits.num_rows)) if found else hits)
@@ -115,12 +103,12 @@ def prepare_msa(
     alignment = preparation.alignment
     identity = settings.weight_identity
     codes = msa_codes(alignment.residues)
-    weights = sequence_weights(codes, identity, threads=threads, progress=progress)
+    weights = sequence_weights(codes, identity, threads=given.threads, progress=progress)
     inserted = sum(len(letters) for row in alignment.insertions for letters in row.values())
     statistics = alignment_statistics(codes, weights, identity, inserted_letters=inserted)
     write_a3m(alignment, output)
-    if statistics_file is not None:
-        write_json(statistics_file, statistics_json(preparation, statistics, read, rounds))
+    if given.stats is not None:
+        write_json(given.stats, statistics_json(preparation, statistics, read, rounds))
     for step in preparation.steps:
         if step.removed_rows or step.removed_columns:
             LOGGER.info(describe_step(step))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import UNKNOWN, aatype_codes, msa_codes
+from bioattn.alignments.choices import PrepareTemplates
 from bioattn.alignments.rows import centre_on_query, find_name
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import require_proteins
@@ -130,19 +131,13 @@ class _Hit(NamedTuple):
         return bool(np.isfinite(self.chain.atom37[self.residues][:, _BACKBONE]).all((1, 2)).any())
 
 
-def prepare_templates(
-    query: Path, structures: Sequence[Path], output: Path, *, row: str | None = None
-) -> Templates:
+def prepare_templates(given: PrepareTemplates) -> Templates:
     """Write the templates of a query, the one with the most equal residues first.
-
-    query: FASTA or an alignment, whose row 1, or the row called `row`, is the query. structures: PDB or mmCIF,
-    plain, gzip or xz; of each the chain with the most equal residues is aligned (local, BLOSUM62). Of more than
-    `MAX_TEMPLATES` structures those with the most equal residues are kept; one that is not like the query
-    is left out with a warning.
 
     Raises: SettingsError for an output of another name than X.h5 or one that is an input; BioattnError when a file
     cannot be read, the query is no protein, or no structure is left.
     """
+    query, structures, output, row = given.query, given.structures, given.output, given.row
     check_output(output, [query, *structures])
     if not output.name.endswith((".h5", ".hdf5")):
         raise SettingsError(f"--output {output}: templates are HDF5; end the name in .h5")

@@ -17,8 +17,8 @@ from bioattn.io.settings import (
     Writes,
     argument,
     option,
+    options_of,
     output_option,
-    table,
 )
 from bioattn.models.attention_settings import DROP_PARTS_HELP, TREATMENT_HELP, TREATMENT_TABLE_HELP
 from bioattn.models.running import ResumableCommand, RunCommand
@@ -268,7 +268,7 @@ class ExplainAttribution(ResumableCommand):
     model: Path = argument("MODEL", "Folder of a trained promoter model.", recorded_file="model.safetensors")
     promoters: Path = argument("PROMOTERS", "Promoter FASTA (`bioattn prepare promoters`).")
     output: Path = OUTPUT
-    settings: MethodSettings = table(MethodSettings)
+    settings: MethodSettings = options_of(MethodSettings)
     treatment: tuple[str, ...] = option(TREATMENT_HELP, default=(), metavar="NAME")
     treatment_table: Path | None = option(TREATMENT_TABLE_HELP)
     genes: tuple[str, ...] = GENES
@@ -338,7 +338,7 @@ class ExplainMotifs(Settings):
         "[default: every treatment is one].",
         metavar="TABLE",
     )
-    settings: KnownMotifSettings = table(KnownMotifSettings)
+    settings: KnownMotifSettings = options_of(KnownMotifSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,7 +402,7 @@ class ExportMotifs(Settings):
     )
     treatment: tuple[str, ...] = TREATMENTS
     genes: tuple[str, ...] = GENES
-    settings: MotifSettings = table(MotifSettings)
+    settings: MotifSettings = options_of(MotifSettings)
     force: bool = FORCE
 
 
@@ -422,7 +422,7 @@ class ExportTracks(Settings):
     output: Path = FOLDER
     treatment: tuple[str, ...] = TREATMENTS
     genes: tuple[str, ...] = GENES
-    settings: TrackSettings = table(TrackSettings)
+    settings: TrackSettings = options_of(TrackSettings)
     chromosome_sizes: Path | None = option(
         "The genome's .fai, chrom.sizes or FASTA: true chromosome lengths in bigWig.", metavar="FILE"
     )

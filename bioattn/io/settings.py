@@ -137,11 +137,14 @@ SHARD: Any = option(
 def table(*kinds: type, name: str | None = None) -> Any:
     """A field that holds what was given of the settings in the dataclasses `kinds`; see above.
 
-    A parameter of a command whose type is the dataclass itself holds one of these, made with its defaults.
-
     name: of the table; None: that of the field.
     """
     return field(default_factory=dict, metadata={DECLARED: _Table(kinds, name)})
+
+
+def options_of(kind: type) -> Any:
+    """A field that holds the dataclass `kind`, whose fields made by `option` are options of the command."""
+    return field(default_factory=kind, metadata={DECLARED: _Table((kind,), None)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.io.files import atomic_output, check_output
 from bioattn.io.records import audit_path, audit_text
-from bioattn.promoters.choices import DatasetSettings, ResponseColumns, Split, Standardize
+from bioattn.promoters.choices import DatasetSettings, PrepareDataset, Split, Standardize
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
 from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.homology import nearest_correlation, read_proteins
@@ -30,13 +29,13 @@ from bioattn.promoters.response_matrix import (
 )
 from bioattn.promoters.responses import (
     Responses,
-    ResponseSource,
     are_small_counts,
     is_counts,
     is_linear,
     log_counts,
     read_responses,
     replicates_of,
+    response_source,
     without_replicate,
 )
 from bioattn.promoters.splits import GeneSplit, read_split_table, split_genes, split_treatments
@@ -54,37 +53,24 @@ FEW_MATCHES = 0.5
 """Below this share of response genes with a promoter the ids probably do not belong together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetInputs:
-    """The files a dataset is made of."""
-
-    promoters: Path
-    responses: Sequence[ResponseSource]
-    treatment_table: Path | None = None
-    proteins: Path | None = None
-    split_table: Path | None = None
-
-
-def prepare_dataset(
-    inputs: DatasetInputs, columns: ResponseColumns, settings: DatasetSettings, output: Path
-) -> PromoterDataset:
-    """Read the files, build the dataset, write it to `output` and its audit beside it (`X.dataset.audit.tsv`)."""
+def prepare_dataset(given: PrepareDataset) -> PromoterDataset:
+    """Read the files, build the dataset, write it and its audit beside it (`X.dataset.audit.tsv`)."""
+    settings, output = given.settings, given.output
+    sources = list(map(response_source, given.responses))
     of_genes = [holdout for holdout in settings.parsed_holdouts if holdout.key is None]
-    if inputs.split_table is not None and (of_genes or set(settings.splits) - {Split.TREATMENT}):
+    if given.split_table is not None and (of_genes or set(settings.splits) - {Split.TREATMENT}):
         raise SettingsError(
             "--split-table names the side of every gene; leave --split and --holdout of genes out"
         )
-    files = [inputs.promoters, *(source.path for source in inputs.responses)]
-    files += [
-        path for path in (inputs.treatment_table, inputs.proteins, inputs.split_table) if path is not None
-    ]
+    files = [given.promoters, *(source.path for source in sources)]
+    files += filter(None, (given.treatment_table, given.proteins, given.split_table))
     check_output(output, files)
     check_output(audit_path(output), files)
-    promoters = list(read_promoters(inputs.promoters))
-    responses = read_responses(inputs.responses, columns, GeneNames.of(promoters))
-    table = None if inputs.treatment_table is None else read_treatment_table(inputs.treatment_table)
-    proteins = None if inputs.proteins is None else read_proteins(inputs.proteins)
-    sides = None if inputs.split_table is None else read_split_table(inputs.split_table)
+    promoters = list(read_promoters(given.promoters))
+    responses = read_responses(sources, given.columns, GeneNames.of(promoters))
+    table = None if given.treatment_table is None else read_treatment_table(given.treatment_table)
+    proteins = None if given.proteins is None else read_proteins(given.proteins)
+    sides = None if given.split_table is None else read_split_table(given.split_table)
     dataset, audit = build_dataset(promoters, responses, table, settings, proteins, sides)
     with atomic_output(audit_path(output)) as temporary:
         temporary.write_text(audit_text(AuditRow._fields, audit), encoding="utf-8", newline="\n")

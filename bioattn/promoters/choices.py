@@ -1,14 +1,16 @@
-"""What can be chosen of promoter windows and of datasets made of them; nothing here imports NumPy."""
+"""What can be chosen of promoter windows and of datasets made of them, and the settings of the commands that make
+both; nothing here imports NumPy."""
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bioattn.choices import Task
 from bioattn.errors import SettingsError
-from bioattn.io.settings import SEED, option
+from bioattn.io.settings import SEED, Settings, argument, option, options_of, output_option
 
 if TYPE_CHECKING:
     from bioattn.promoters.splits import Holdout
@@ -254,3 +256,67 @@ class DatasetSettings:
         from bioattn.promoters.splits import parse_holdouts
 
         return parse_holdouts(self.holdouts, Split.TREATMENT in self.splits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparePromoters(Settings):
+    """Cut the promoter of every gene: FASTA, BED and an audit of all genes.
+
+    -o X.fa writes X.fa, X.bed and X.audit.tsv (one row for every gene of the annotation: kept, trimmed or dropped,
+    and why). A window is [-upstream, +downstream) around position 0, in the direction of the gene.
+
+    Each gene has one position 0. With --anchor tss it is the 5' end of the gene or, with --feature mRNA, of its
+    representative mRNA: the one with the longest coding sequence, then the longest, then the most upstream. With
+    --anchor cds it is the first base of the representative's coding sequence.
+
+    --overlap uses the spans of all other genes of the annotation, on both strands and of any biotype. Only the
+    upstream side is trimmed, so that position 0 stays at its distance from the end.
+
+    The genome is indexed once, in BIOATTN_CACHE, else XDG_CACHE_HOME/bioattn, else ~/.cache/bioattn.
+    """
+
+    genome: Path = argument("GENOME", "Genome FASTA: plain, gzip or bgzip.")
+    annotation: Path = argument("ANNOTATION", "Genes: GFF3, GTF, BED6, BED12 or GenBank, gzip too.")
+    output: Path = output_option("Result to write.")
+    windows: WindowSettings = options_of(WindowSettings)
+    chromosome_aliases: str | None = option(
+        "Table of two columns, names of the same chromosome; or auto: found by length, name and sequence, and "
+        "written as X.aliases.tsv.",
+        metavar="FILE|auto",
+        group="Inputs",
+    )
+    id_attribute: str | None = option(
+        "Attribute that holds the gene id [default: GFF3 locus_tag, else gene_id, else ID without gene-; "
+        "GTF gene_id; BED column 4]."
+    )
+    operons: str | None = option(
+        "Transcription units, which prepare dataset keeps on one side of the split: the most bases between "
+        "genes of one strand that share one (such as 100), or a table with the columns gene and unit."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareDataset(Settings):
+    """Join promoters, responses and treatments into a dataset for training, split without leakage.
+
+    Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every gene and treatment kept or dropped, and why.
+
+    Genes of one transcription unit (prepare promoters --operons) stay on one side of every split.
+    """
+
+    promoters: Path = argument("PROMOTERS", "Promoter FASTA; names are gene ids.")
+    responses: tuple[str, ...] = argument(
+        "RESPONSES",
+        "TSV/CSV, gzip too: wide (genes × treatments), long, or one DESeq2/edgeR/limma table per "
+        "contrast, FILE or NAME=FILE.",
+    )
+    output: Path = output_option("Result to write.")
+    treatment_table: Path | None = option("TSV/CSV: first column treatment names, the others features.")
+    settings: DatasetSettings = options_of(DatasetSettings)
+    columns: ResponseColumns = options_of(ResponseColumns)
+    split_table: Path | None = option(
+        "TSV/CSV with the columns gene and split (train, validation, test), instead of --split."
+    )
+    proteins: Path | None = option(
+        "Protein FASTA (names = genes): keep paralogues on one side and count them, for coding windows."
+    )

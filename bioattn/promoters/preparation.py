@@ -35,7 +35,7 @@ from bioattn.formats.genome import Genome, open_genome
 from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
 from bioattn.io.files import atomic_output, check_output, text_output
 from bioattn.io.records import audit_text
-from bioattn.promoters.choices import Anchor, WindowSettings
+from bioattn.promoters.choices import Anchor, PreparePromoters, WindowSettings
 from bioattn.promoters.chromosomes import (
     AUTO,
     find_aliases,
@@ -114,37 +114,25 @@ class PromoterFiles:
         return cls(fasta, *(fasta.with_name(f"{stem}.{end}") for end in ("bed", "audit.tsv", "aliases.tsv")))
 
 
-def prepare_promoters(
-    genome: Path,
-    annotation: Path,
-    output: Path,
-    settings: WindowSettings,
-    *,
-    id_attribute: str | None = None,
-    aliases: str | Path | None = None,
-    operons: str | None = None,
-    progress: Progress = SILENT,
-) -> list[AuditRow]:
-    """Write the promoters of an annotation as `output` (FASTA), with BED and audit table beside it.
+def prepare_promoters(given: PreparePromoters, progress: Progress = SILENT) -> list[AuditRow]:
+    """Write the promoters of an annotation as FASTA, with BED and audit table beside it.
 
-    genome: FASTA or GenBank. annotation: GFF3, GTF, BED or GenBank. id_attribute: see `read_annotation`.
-    aliases: table of chromosome names, see `read_aliases`, or `auto`: find them (`find_aliases`) and write a
-    table. operons: transcription units, see `read_units`.
     The three files appear together, when all are complete. Returns the audit rows, one for every gene.
     """
+    genome, annotation, aliases = given.genome, given.annotation, given.chromosome_aliases
     table = None if aliases in (None, AUTO) else Path(str(aliases))
     inputs = [path for path in (genome, annotation, table) if path is not None]
-    check_output(output, inputs)
-    files = PromoterFiles.beside(output)
+    check_output(given.output, inputs)
+    files = PromoterFiles.beside(given.output)
     check_output(files.bed, inputs)
     check_output(files.audit, inputs)
-    read = read_annotation(annotation, id_attribute)
-    check_settings(read, settings)
+    read = read_annotation(annotation, given.id_attribute)
+    check_settings(read, given.windows)
     opened = open_genome(genome, progress)
     found = find_aliases(read, opened) if aliases == AUTO else {}
     names = match_chromosomes(read, opened, genome, found.items() if table is None else read_aliases(table))
-    units = {} if operons is None else read_units(read.genes, operons)
-    cutter = PromoterCutter(read, opened, names, settings)
+    units = {} if given.operons is None else read_units(read.genes, given.operons)
+    cutter = PromoterCutter(read, opened, names, given.windows)
     _warn(cutter)
     with (
         atomic_output(files.fasta) as fasta,

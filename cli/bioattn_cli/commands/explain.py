@@ -14,7 +14,7 @@ from bioattn.interpret.choices import (
     ExplainMotifs,
 )
 from bioattn.io.files import check_apart, write_json
-from bioattn.io.settings import SEED, THREADS, Writes, argument, option, table
+from bioattn.io.settings import SEED, THREADS, Writes, argument, option, options_of
 from bioattn.models.running import RunReport
 from bioattn.system.device import DEVICE, Device
 from bioattn.system.signals import stop_on_signals
@@ -36,7 +36,7 @@ def response_curve(
     responses: Path = argument("RESPONSES", "Measured responses: genes × treatments."),
     treatment_table: Path = argument("TREATMENTS", "Table of treatments with times or doses."),
     output: Path = OUTPUT,
-    settings: CurveSettings = table(CurveSettings),
+    settings: CurveSettings = options_of(CurveSettings),
     predictions: Path | None = option("Predictions of `bioattn run promoter`, smoothed beside."),
 ) -> RunReport:
     """Smooth responses over dose or time, and write what each measured treatment weighs along the curve.
