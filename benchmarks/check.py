@@ -40,12 +40,13 @@ from common import options, run, table
 from numpy.typing import NDArray
 
 from bioattn.checks.promoters import read_maps
+from bioattn.choices import TEST
 from bioattn.io.files import read_json
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.cross import PositionCurve
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.promoters.dataset import TEST, PromoterDataset, write_dataset
+from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import named_treatments
 from bioattn.simulate.promoters import (

@@ -21,11 +21,12 @@ import torch
 from common import SHARED, options, run
 from scipy import stats
 
+from bioattn.choices import TEST, TRAIN
 from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.interpret.design_oracles import KmerOracle, baseline_designs, kmer_distance, nearest
 from bioattn.models.family import load_runner
-from bioattn.promoters.dataset import TEST, TRAIN, read_dataset
+from bioattn.promoters.dataset import read_dataset
 from bioattn.simulate.motifs import MarkovBackground, separated_consensuses
 
 TREATMENTS = ("heat", "cold", "salt", "acid")[: int(os.environ.get("PLANTED_TREATMENTS", 4))]

@@ -26,6 +26,7 @@ from common import options as command_line
 from common import run, table
 from motif_scanner import scanner_attention
 
+from bioattn.choices import TEST
 from bioattn.interpret.choices import ScoreAttention, Upsampling
 from bioattn.interpret.localisation import (
     ALL,
@@ -37,7 +38,7 @@ from bioattn.interpret.promoter_maps import maps_in_memory
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.running import run_promoters
-from bioattn.promoters.dataset import TEST, read_dataset, write_dataset
+from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.simulate.promoters import SimulatedPromoters, simulate_promoters, simulation_settings
 
 LENGTHS = {"standard": 400, "hard": 1000}

@@ -26,13 +26,13 @@ from Bio.Seq import Seq
 from common import SHARED, options, run
 
 from bioattn.attention.capture import capture
+from bioattn.choices import TEST
 from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.models.translation.batches import batch_of, with_ends
 from bioattn.models.translation.family import PairTask
 from bioattn.models.translation.pairs import simulated_pair
 from bioattn.models.translation.run import LoadedTranslator, load_translator, with_others
 from bioattn.models.translation.search import Constraint, Search, given_score, log_probabilities, translate
-from bioattn.promoters.dataset import TEST
 from bioattn.sequences.pairs import Pair, open_pair_dataset
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL
 from bioattn.store.schema import AttentionOptions

@@ -39,10 +39,11 @@ from yeast_data import TEST_CHROMOSOMES, WINDOWS, build_dataset, dataset_folder
 from yeast_tables import print_held_out, print_tables
 
 import bioattn
+from bioattn.choices import TRAIN
 from bioattn.io.files import sha256_of
 from bioattn.models.promoter.training.baselines import BaselineData, component_ridge, default_baselines
 from bioattn.models.promoter.training.evaluation import feature_distances, nearest_treatments
-from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
+from bioattn.promoters.dataset import PromoterDataset, read_dataset
 
 
 class NeuralRow(NamedTuple):

@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from common import run
 
-from bioattn.promoters.dataset import TEST, TRAIN, read_dataset, write_dataset
+from bioattn.choices import TEST, TRAIN
+from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 
 TEST_CHROMOSOMES = {

@@ -23,6 +23,7 @@ from common import SHARED, options, run
 from scipy import stats
 from yeast_data import build_dataset
 
+from bioattn.choices import TEST, TRAIN, VALIDATION
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import encode
@@ -31,7 +32,7 @@ from bioattn.interpret.design_oracles import KmerOracle, kmer_distance, nearest
 from bioattn.interpret.motifs.expected_motifs import parse_consensus
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.models.family import load_runner
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, read_dataset, write_dataset
+from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.simulate.motifs import MarkovBackground
 
 HEAT, *OTHERS = TREATMENTS = ("heat_shock_25_37", "aa_starvation", "carbon_galactose")

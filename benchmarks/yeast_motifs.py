@@ -27,6 +27,7 @@ from common import run, table
 from scipy import stats
 from yeast_data import build_dataset
 
+from bioattn.choices import TRAIN
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.inference.promoter_windows import hold_promoters
@@ -49,7 +50,7 @@ from bioattn.models.promoter.training.baselines import (
     component_ridge,
     kmer_windows,
 )
-from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
+from bioattn.promoters.dataset import PromoterDataset, read_dataset
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONTRASTS = (

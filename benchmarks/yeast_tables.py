@@ -9,7 +9,8 @@ from yeast_statistics import (
     median_specific_pearson,
 )
 
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.choices import TEST, TRAIN, VALIDATION
+from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.response_metrics import (
     Estimate,
     SharedAxis,

@@ -17,6 +17,9 @@ from bioattn.text import quoted
 
 MEAN = "mean"
 """In the place of a treatment to compare with: the mean over all treatments, unless one is called so."""
+TRAIN, VALIDATION, TEST = 0, 1, 2
+SPLIT_NAMES = ("train", "validation", "test")
+"""Sides of a split, by their numbers in datasets."""
 MIN_IDENTITY = 0.7
 """Least fraction of equal residues among the aligned residues of a structure's chain and its row."""
 Enumeration = TypeVar("Enumeration", bound=StrEnum)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bioattn.choices import not_there
+from bioattn.choices import TRAIN, not_there
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.meme import read_meme
@@ -27,7 +27,7 @@ from bioattn.interpret.design_oracles import KmerOracle, baseline_designs, kmer_
 from bioattn.interpret.design_record import DesignsCheck, DesignSet
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.io.files import sha256_of
-from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
+from bioattn.promoters.dataset import PromoterDataset, read_dataset
 from bioattn.promoters.homology import overlaps_any
 from bioattn.promoters.promoter_fasta import DesignRequest, read_request
 from bioattn.store.training_record import read_training_record

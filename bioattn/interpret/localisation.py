@@ -39,12 +39,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.choices import Task
+from bioattn.choices import SPLIT_NAMES, Task
 from bioattn.errors import BioattnError
 from bioattn.interpret.choices import ScoreAttention, ScoredGenes, Upsampling
 from bioattn.interpret.position_maps import bin_sums, covered_bases, running_sums
 from bioattn.interpret.promoter_maps import PromoterMaps, attention_maps, chosen_quantity
-from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
+from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.response_metrics import auroc, average_precision, per_treatment
 from bioattn.simulate.truth import CAUSAL, DECOY, PlantedSite, noise_free_responses, read_truth
 from bioattn.store.reader import open_attention

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
@@ -190,6 +189,8 @@ def read_history(path: Path) -> TrainingHistory:
 
     Raises: BioattnError when the folder has none; FormatError when it is no history, or damaged.
     """
+    import pandas as pd
+
     folder = path if path.is_dir() else path.parent
     file = path / HISTORY if path.is_dir() else path
     if path.is_dir() and not file.is_file():

@@ -24,7 +24,6 @@ from bioattn import __version__
 from bioattn.attention.capture import sites_of
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError
-from bioattn.inference.inputs import Inputs
 from bioattn.io.checkpoint import DAMAGE, damaged, open_safetensors
 from bioattn.io.files import atomic_output, is_file_name, read_json, sha256_of, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
@@ -196,7 +195,7 @@ class CheckedModel(LoadedModel[Model, Config]):
     __slots__ = ()
 
     def check(
-        self, inputs: Inputs, *, dataset: Path | str | None = None, samples: int = 300, seed: int = 0
+        self, inputs: Any, *, dataset: Path | str | None = None, samples: int = 300, seed: int = 0
     ) -> "CheckRecord":
         """Check whether the attention of the model can be believed (docs/checks.md).
 

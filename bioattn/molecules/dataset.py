@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.choices import Task
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, Task
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.dataset_file import DatasetKind, put_metadata
 from bioattn.io.hdf5 import hdf5_file, put_array
 from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, FINGERPRINT_BITS, Molecules
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN
 from bioattn.text import quoted
 
 MOLECULE_DATASET = DatasetKind(

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import SPLIT_NAMES, TRAIN
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.io.files import atomic_output, check_output
 from bioattn.io.records import audit_path, audit_text
 from bioattn.promoters.choices import DatasetSettings, PrepareDataset, Split, Standardize
-from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
+from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.homology import nearest_correlation, read_proteins
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.choices import Task
+from bioattn.choices import SPLIT_NAMES, Task
 from bioattn.errors import BioattnError
 from bioattn.formats.bed import read_bed
 from bioattn.io.dataset_file import DatasetKind, put_metadata
@@ -23,8 +23,6 @@ from bioattn.text import some
 PROMOTER_DATASET = DatasetKind(
     name="promoter dataset", format="bioattn-promoter-dataset", version=2, command="bioattn prepare dataset"
 )
-TRAIN, VALIDATION, TEST = 0, 1, 2
-SPLIT_NAMES = ("train", "validation", "test")
 LARGEST_VALUE = 1e12
 """Largest target or standard error: training sums squares in float32, which ends at 3.4e38."""
 

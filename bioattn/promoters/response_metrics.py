@@ -19,7 +19,6 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bioattn.choices import Task
@@ -89,6 +88,8 @@ def pearson_per_gene(truth: ArrayLike, prediction: ArrayLike) -> Floats:
 
 def spearman(truth: ArrayLike, prediction: ArrayLike) -> Floats:
     """Spearman rank correlation over genes, per treatment, ties given their mean rank: shape=(treatments,)."""
+    import pandas as pd
+
     truth_GT, prediction_GT = checked(truth, prediction)
     measured_GT = ~np.isnan(truth_GT)
     unanswered_T = (measured_GT & np.isnan(prediction_GT)).any(axis=0)

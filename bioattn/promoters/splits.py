@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import open_table
 from bioattn.promoters.choices import DatasetSettings, Split
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.homology import (
-    DEFAULT_K,
     MIN_SHARE,
     Leakage,
     Links,
@@ -27,6 +26,7 @@ from bioattn.promoters.homology import (
     promoter_links,
     protein_links,
 )
+from bioattn.promoters.kmers import DEFAULT_K
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.text import counted, percentage, quoted

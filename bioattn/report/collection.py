@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.checks.measures import Code
 from bioattn.checks.record import CheckRecord, read_check, tone_of
+from bioattn.choices import TEST, VALIDATION
 from bioattn.errors import BioattnError, FormatError
 from bioattn.interpret.motifs.motif_folder import MotifResults, read_motif_export
 from bioattn.io.files import read_json, sha256_of
@@ -24,7 +25,7 @@ from bioattn.models.evaluation import (
     read_comparison,
     read_evaluation,
 )
-from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset, read_dataset
+from bioattn.promoters.dataset import PromoterDataset, read_dataset
 from bioattn.promoters.response_metrics import Estimate, estimate, median_auroc, median_pearson
 from bioattn.report import findings
 from bioattn.report.alignments import AlignmentPage, collect_alignments

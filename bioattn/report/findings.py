@@ -10,11 +10,12 @@ import numpy as np
 
 from bioattn.checks.next_steps import Names, beaten
 from bioattn.checks.record import CheckRecord, tone_of
+from bioattn.choices import SPLIT_NAMES, TEST
 from bioattn.interpret.motifs.motif_folder import MotifResults
 from bioattn.io.files import read_json
 from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, Evaluation, read_comparison
 from bioattn.models.family import CONFIG
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset
+from bioattn.promoters.dataset import PromoterDataset
 from bioattn.report.alignments import AlignmentPage
 from bioattn.report.promoters import PromoterBrowser
 from bioattn.store.training_record import Comparison

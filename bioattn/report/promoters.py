@@ -14,14 +14,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.choices import require_names
+from bioattn.choices import SPLIT_NAMES, TRAIN, require_names
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import decode
 from bioattn.interpret.motifs.motif_folder import AttendedSite, MotifResults, read_attended
 from bioattn.interpret.promoter_maps import attribution_beside, codes_of_genes
 from bioattn.interpret.promoter_windows import AnnotatedGenes, Window
 from bioattn.io.files import sha256_of
-from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
+from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.genes import GeneNames, find_genes
 from bioattn.report.inputs import ReportInputs
 from bioattn.report.promoter_maps import (

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import SPLIT_NAMES
 from bioattn.errors import FormatError
 from bioattn.io.dataset_file import DatasetKind, put_metadata
 from bioattn.io.hdf5 import hdf5_file, put_array
-from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.choices import Alphabet, PairAlphabet
 from bioattn.sequences.vocabulary import CLS, CODON_LENGTH, SPECIAL, UNKNOWN, Vocabulary
 

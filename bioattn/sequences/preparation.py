@@ -1,8 +1,7 @@
 """From FASTA files to a sequence dataset: letters, a split without leakage, and an audit of every record."""
 
 import logging
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,14 +12,11 @@ from Bio.Data import CodonTable
 from Bio.Seq import translate
 from numpy.typing import NDArray
 
-from bioattn.choices import not_there
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION, not_there
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.alignment_file import read_alignment
-from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import UNKNOWN, are_nucleotides, count_nucleotides, decode
 from bioattn.io.files import sha256_of
 from bioattn.io.records import write_audit
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import Links, group_labels, promoter_links, protein_links
 from bioattn.promoters.splits import (
     MIN_CHROMOSOMES,
@@ -32,6 +28,7 @@ from bioattn.promoters.splits import (
     split_by_table,
 )
 from bioattn.sequences.choices import Alphabet, LanguagePreparation, SequenceSplit, TranslationPreparation
+from bioattn.sequences.letters import read_letters, warn_of_nucleotides
 from bioattn.sequences.sequence_dataset import Segments, write_sequence_dataset
 from bioattn.sequences.vocabulary import CODON_LENGTH, GAP, MAX_KMER, RESIDUES, Vocabulary
 from bioattn.system.progress import SILENT, Progress
@@ -152,28 +149,6 @@ def _read_records(
             f"first: {stopped[0]}"
         )
     return list(records.values())
-
-
-def warn_of_nucleotides(what: Path | str, instead: str) -> None:
-    """Say that letters given as residues are those of nucleotides: A, C, G and T are residues, too."""
-    LOGGER.warning(f"{what}: looks like DNA or RNA, and is read as proteins; for nucleotides give {instead}")
-
-
-def read_letters(path: Path, alphabet: Alphabet) -> Iterator[tuple[str, str]]:
-    """Name and letters of each record of a FASTA file, or match columns of each row of an alignment in any format;
-    a stop at the end of a protein is left out.
-
-    Raises: as `read_fasta` and `read_alignment`; FormatError for two rows of one name.
-    """
-    if alphabet is not Alphabet.ALIGNMENT:
-        end = "*" if alphabet is Alphabet.PROTEIN else ""
-        yield from ((record.name, record.sequence.removesuffix(end)) for record in read_fasta(path))
-        return
-    alignment = read_alignment(path)
-    name, times = Counter(alignment.names).most_common(1)[0]
-    if times > 1:
-        raise FormatError(f"{path}: the name {name!r} stands there {times} times; each row needs its own")
-    yield from ((name, alignment.row(row)) for row, name in enumerate(alignment.names))
 
 
 def _split(kept: Sequence[_Record], settings: LanguagePreparation) -> tuple[Segments, dict[str, Any]]:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import SPLIT_NAMES
 from bioattn.io.dataset_file import DatasetKind, put_metadata
 from bioattn.io.hdf5 import hdf5_file, put_array
-from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import Vocabulary
 

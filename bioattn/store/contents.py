@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.attention.site import Axis
@@ -22,6 +21,7 @@ from bioattn.store import schema
 from bioattn.store.shards import shard_of_hdf5
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray
 
 
@@ -63,8 +63,10 @@ class LabelledArray:
             attrs={"long_name": self.long_name},
         )
 
-    def to_pandas(self) -> pd.Series:
+    def to_pandas(self) -> "pd.Series":
         """A pandas Series whose index has a level for each axis; `.unstack("position")` makes a table of it."""
+        import pandas as pd
+
         every = pd.MultiIndex.from_product(list(self.coordinates.values()), names=self.dims)
         for name, (dims, places) in self.further.items():
             apart = [dim for dim in self.dims if dim not in dims]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.attention.site import AttentionSite
@@ -21,6 +20,7 @@ from bioattn.store import schema
 from bioattn.store.contents import Contents, LabelledArray, Stored
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray
 
 Choice = str | Sequence[str] | slice | None
@@ -145,17 +145,19 @@ class Results:
         """The values as an xarray.DataArray. Arguments and errors: as `array`."""
         return self.array(*args, **choices).to_xarray()
 
-    def to_pandas(self, *args: Any, **choices: Any) -> pd.Series:
+    def to_pandas(self, *args: Any, **choices: Any) -> "pd.Series":
         """The values as a Series with an index level for each axis. Arguments and errors: as `array`."""
         return self.array(*args, **choices).to_pandas()
 
     @cached_property
-    def samples(self) -> pd.DataFrame:
+    def samples(self) -> "pd.DataFrame":
         """The sample table by name, in order.
 
         Of promoters chrom, start, end (0-based, half-open; -1 unknown) and strand; of alignments length (match
         columns that the model saw), alignment_columns (all of them), rows, extra_rows, query and input_sha256.
         """
+        import pandas as pd
+
         columns = dict(self._contents.samples.columns)
         index = pd.Index(columns.pop("id"), name="id")
         return pd.DataFrame(columns, index=index)
@@ -170,11 +172,13 @@ class Results:
                 return self._contents.listed(column, self._number_of(sample))
         raise BioattnError(f"{self.path}: holds {self.inputs}, which have no {name.replace('_', ' ')}")
 
-    def predictions(self) -> pd.DataFrame:
+    def predictions(self) -> "pd.DataFrame":
         """The model's predictions, genes × treatments (response units, or probabilities of a binary model).
 
         Raises: BioattnError without any, FormatError for a damaged file.
         """
+        import pandas as pd
+
         if schema.PREDICTIONS not in self._groups:
             raise BioattnError(f"{self.path}: holds no predictions")
         values = self._contents.read(schema.PREDICTIONS, "values", [slice(None)])
@@ -420,6 +424,8 @@ class Attention(Results):
             index = self._read(info.name, schema.KEY_INDEX, None, one, treatments, head)
             further[schema.KEY] = tuple(dims), np.asarray(self.coordinates(info.name, schema.KEY, one))[index]
         elif one is None and info.layout.ragged:
+            import pandas as pd
+
             kinds = {listed.kind for listed in self._contents.layout.lists}
             for dim in [dim for dim in dims if dim in info.dims[1:] and info.kind(dim) in kinds]:
                 ids = coordinates[schema.SAMPLE]

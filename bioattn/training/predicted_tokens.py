@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bioattn.promoters.dataset import SPLIT_NAMES
+from bioattn.choices import SPLIT_NAMES
 from bioattn.store.training_record import MINUS, MODEL_ROW, Comparison
 from bioattn.system.shard import Shard
 from bioattn.training.task import ConfiguredTask, Judgement, figures_by_part

@@ -11,10 +11,11 @@ import torch
 
 from bioattn.checks.next_steps import Names
 from bioattn.checks.record import read_check
+from bioattn.choices import TRAIN
 from bioattn.models.promoter.controls import quick_check
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.promoters.dataset import TRAIN, read_dataset
+from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from tests.making import bioattn
 from tests.training.promoter.conftest import make_dataset, write_dataset

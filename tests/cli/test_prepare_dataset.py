@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bioattn.promoters.dataset import TEST, VALIDATION, read_dataset
+from bioattn.choices import TEST, VALIDATION
+from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn_cli.main import main
 

@@ -12,6 +12,7 @@ import torch
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
 from bioattn.attention.measures import attention_layers, masked_heads
+from bioattn.choices import TEST
 from bioattn.models.evoformer.heads import distance_bins
 from bioattn.models.evoformer.inputs import AlignmentInputs
 from bioattn.models.evoformer.run import load_evoformer_model
@@ -19,7 +20,7 @@ from bioattn.models.evoformer.training_families import TrainingFamily
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.data import centred_windows
-from bioattn.promoters.dataset import TEST, read_dataset
+from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.treatments import named_treatments
 from bioattn.store.reader import open_attention
 from tests.making import bioattn, untrained_model

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from bioattn.attention.site import AttentionSite, Axis
+from bioattn.choices import TEST, TRAIN
 from bioattn.errors import BioattnError
 from bioattn.interpret.choices import ScoreAttention
 from bioattn.interpret.localisation import (
@@ -18,7 +19,7 @@ from bioattn.interpret.localisation import (
     score_predictions,
 )
 from bioattn.interpret.promoter_maps import maps_in_memory
-from bioattn.promoters.dataset import TEST, TRAIN, read_dataset, write_dataset
+from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.treatments import named_treatments
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn.simulate.truth import write_truth

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from bioattn.attention.measures import attention_layers, masked_heads
+from bioattn.choices import TEST, VALIDATION
 from bioattn.errors import BioattnError
 from bioattn.interpret.heads import greedy_pruning, heads_after_pruning
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Stem
 from bioattn.models.promoter.heads import PromoterHeadScorer
-from bioattn.promoters.dataset import TEST, VALIDATION
 from bioattn.promoters.treatments import named_treatments
 from tests.making import promoter_dataset, untrained_model
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bioattn.choices import TEST, TRAIN
 from bioattn.errors import BioattnError
 from bioattn.promoters.assemble import build_dataset
 from bioattn.promoters.choices import DatasetSettings, Direction, Split, Standardize
-from bioattn.promoters.dataset import TEST, TRAIN
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.responses import Responses
 from bioattn.promoters.treatments import TreatmentTable

@@ -8,13 +8,11 @@ from Bio.Seq import Seq
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bioattn.choices import TEST, TRAIN, VALIDATION
 from bioattn.formats.nucleotides import encode
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import (
     Links,
-    distinct_kmers,
     group_labels,
-    is_low_complexity,
     measure_leakage,
     nearest_correlation,
     overlap_links,
@@ -22,6 +20,7 @@ from bioattn.promoters.homology import (
     promoter_links,
     protein_links,
 )
+from bioattn.promoters.kmers import distinct_kmers, is_low_complexity
 
 
 def canonical(sequence, k):

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bioattn.choices import TEST, TRAIN, VALIDATION
 from bioattn.errors import FormatError
 from bioattn.formats.nucleotides import decode
 from bioattn.io.records import audit_path
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
 from bioattn.sequences.choices import Alphabet, LanguagePreparation, SequenceSplit
 from bioattn.sequences.preparation import prepare_sequences
 from bioattn.sequences.sequence_dataset import open_sequence_dataset

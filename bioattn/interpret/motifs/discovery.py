@@ -28,7 +28,7 @@ from scipy.stats import hypergeom
 
 from bioattn.formats.meme import UNIFORM_BACKGROUND, position_information
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.promoters.homology import distinct_values
+from bioattn.promoters.kmers import distinct_values
 
 MAX_GAP = 11
 TRIPLETS = 64

@@ -23,7 +23,7 @@ from bioattn.interpret.choices import MotifSettings
 from bioattn.interpret.motifs.discovery import PAD, FoundMotif, discover_motifs, merge_motifs
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.interpret.promoter_maps import PromoterMaps, Quantity
-from bioattn.promoters.homology import distinct_kmers, is_low_complexity
+from bioattn.promoters.kmers import distinct_kmers, is_low_complexity
 from bioattn.system.progress import SILENT, Progress, watched
 
 _Number = TypeVar("_Number", bound=np.generic)

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.choices import Noise
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION, Noise
 from bioattn.choices import Task as ResponseKind
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import with_ability
@@ -23,7 +23,7 @@ from bioattn.models.diffusion.run import levels_of
 from bioattn.models.diffusion.sampling import AT_ONCE
 from bioattn.models.family import WEIGHTS, load_runner
 from bioattn.models.noise import BASES, noised
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
+from bioattn.promoters.dataset import PromoterDataset, read_dataset
 from bioattn.simulate.motifs import MarkovBackground
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bioattn.checks.engine import CheckSettings, Evidence
 from bioattn.checks.tokens import TokenProbe
+from bioattn.choices import SPLIT_NAMES, TEST, VALIDATION
 from bioattn.errors import BioattnError
 from bioattn.inference.inputs import HELD, Inputs, path_in
 from bioattn.inference.token_heads import TokenHeadScorer
@@ -24,7 +25,6 @@ from bioattn.models.language.config import LanguageTrainingConfig, Shape
 from bioattn.models.language.layers import is_word
 from bioattn.models.language.source import LETTERS, read_tokens
 from bioattn.models.language.windows import Exercise, Windows, exercise
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
 from bioattn.sequences.sequence_dataset import SEQUENCE_DATASET, SequenceDataset, open_sequence_dataset
 from bioattn.sequences.vocabulary import CLS, MASK, SPECIAL, UNKNOWN
 from bioattn.store.kinds import Candidate

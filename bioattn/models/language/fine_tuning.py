@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.passes import padded
 from bioattn.io.files import sha256_of
@@ -37,7 +38,6 @@ from bioattn.models.language.targets import (
     wanted_of,
 )
 from bioattn.models.language.task import LanguageTask
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.sequences.vocabulary import PAD, SPECIAL, Vocabulary
 from bioattn.store.training_record import MODEL_ROW, Comparison
 from bioattn.system.progress import Progress

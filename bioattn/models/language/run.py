@@ -9,7 +9,6 @@ from typing import TextIO
 import numpy as np
 
 from bioattn.errors import SettingsError
-from bioattn.interpret.contacts import CONTACT_COLUMNS, contact_lines
 from bioattn.models.language.config import Score, Shape
 from bioattn.models.language.family import LanguageRun
 from bioattn.models.language.file_kinds import embeddings_file
@@ -81,6 +80,9 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
             holds = scores if "log_likelihood" in header else "words"
             rows = table(settings.output, header, holds if loaded.model.readout is None else "predictions")
         if settings.contacts is not None:
+            # SciPy's optimisers and Biopython, half a second
+            from bioattn.interpret.contacts import CONTACT_COLUMNS, contact_lines
+
             pairs = table(settings.contacts, (*CONTACT_COLUMNS, "probability"), "contacts", several_rows=True)
         if settings.embeddings is not None:
             words = [int(is_word(tokens).sum()) for tokens in source.items]

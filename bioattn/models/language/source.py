@@ -21,7 +21,7 @@ from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.layers import is_word
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.sequences.choices import Alphabet
-from bioattn.sequences.preparation import read_letters, warn_of_nucleotides
+from bioattn.sequences.letters import read_letters, warn_of_nucleotides
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, Vocabulary
 from bioattn.store.schema import Samples
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bioattn.alignments.alphabet import msa_codes
 from bioattn.alignments.weights import sequence_weights
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
 from bioattn.io.settings import build, settings_error
@@ -24,7 +25,6 @@ from bioattn.models.language.folder import VOCABULARY, load_language_model, writ
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.simple_models import Profile, SimpleModel
 from bioattn.models.language.windows import IGNORED, Exercise, Windows, exercise
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.sequence_dataset import open_sequence_dataset
 from bioattn.sequences.vocabulary import SPECIAL

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from bioattn.choices import SPLIT_NAMES
 from bioattn.errors import FormatError
 from bioattn.formats.tables import open_table
 from bioattn.models.memory.family import MemoryModelConfig
 from bioattn.models.memory.model import PAD
-from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.text import quoted
 
 QUESTIONS = "questions.tsv"

@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.errors import FormatError
 from bioattn.io.settings import build
 from bioattn.models.memory.facts import UNKNOWN, Batch, Book, Question, Reader, read_book
 from bioattn.models.memory.family import MemoryModelConfig, MemoryTraining, MemoryTrainingConfig
 from bioattn.models.memory.model import MemoryNetwork
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted

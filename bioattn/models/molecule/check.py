@@ -30,7 +30,7 @@ from bioattn.checks.engine import (
 )
 from bioattn.checks.measures import Code, Question, Verdict, judge, percent
 from bioattn.checks.weights import MapSums, OfSampleBefore, drawn_by, shuffled, uniform, weighed_visible
-from bioattn.choices import Task
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION, Task
 from bioattn.errors import BioattnError
 from bioattn.inference.inputs import Inputs, dataset_in
 from bioattn.inference.passes import require_finite
@@ -38,7 +38,6 @@ from bioattn.io.files import sha256_of
 from bioattn.models.molecule.model import MoleculeBatch, molecule_batch
 from bioattn.models.molecule.run import LoadedMoleculeModel
 from bioattn.molecules.dataset import MoleculeDataset, open_molecule_dataset
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.text import some
 
 BATCH = 64

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.choices import Task
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION, Task
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import has_comma, is_missing, is_number, open_table, parse_numbers
 from bioattn.io.files import sha256_of, text_output, write_json
@@ -26,7 +26,6 @@ from bioattn.molecules.chemistry import MEASURED, clean_molecules, read_molecule
 from bioattn.molecules.dataset import MoleculeDataset, write_molecule_dataset
 from bioattn.molecules.graphs import Collector, Molecules
 from bioattn.molecules.similarity import tanimoto
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.splits import (
     SplitWords,
     parse_holdouts,

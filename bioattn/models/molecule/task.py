@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.choices import Task as Kind
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.settings import build
@@ -24,7 +25,6 @@ from bioattn.models.molecule_layers import graph_batch
 from bioattn.models.molecule_settings import MoleculeEncoding
 from bioattn.molecules.dataset import open_molecule_dataset
 from bioattn.molecules.similarity import MAX_PROCESS, NadarayaWatson, TanimotoProcess, packed_bits
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.response_metrics import (
     Statistic,
     auroc,

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.errors import FormatError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.tables import open_table
@@ -25,7 +26,6 @@ from bioattn.models.phyloformer.model import Phyloformer
 from bioattn.models.phyloformer.run import alignment_codes, require_alphabet
 from bioattn.models.phyloformer.substitution import simple_distances
 from bioattn.models.phyloformer.trees import read_newick
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.response_metrics import Statistic, estimate
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress, watched

@@ -22,6 +22,7 @@ from bioattn.checks.measures import Code
 from bioattn.checks.next_steps import Names, next_steps
 from bioattn.checks.pointing import check_pointing
 from bioattn.checks.promoters import POINTING, HeldOut, PromoterProbe, draw_sample, read_maps
+from bioattn.choices import TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError, FormatError, Interrupted
 from bioattn.io.files import partial_path, sha256_of
 from bioattn.io.settings import build
@@ -36,7 +37,7 @@ from bioattn.models.promoter.config import (
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
 from bioattn.models.promoter.model import PromoterModel, RidgeModel
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
+from bioattn.promoters.dataset import PromoterDataset, read_dataset
 from bioattn.store.training_record import TRAINING_RECORD
 from bioattn.store.training_record import read_training_record as read_training_json
 from bioattn.text import counted

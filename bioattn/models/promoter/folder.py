@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.attention.site import AttentionSite, Contribution
-from bioattn.choices import Method, Task, chosen
+from bioattn.choices import SPLIT_NAMES, Method, Task, chosen
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.inference.inputs import Inputs, names_in, python_call
 from bioattn.inference.passes import require_finite
@@ -35,7 +35,7 @@ from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.models.promoter.running import PromoterRunner
 from bioattn.models.promoter.treatment_encoder import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
-from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
+from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.treatments import (
     UNCONDITIONAL,
     TreatmentTable,

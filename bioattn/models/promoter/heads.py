@@ -27,6 +27,7 @@ from torch import Tensor
 
 from bioattn.attention.measures import attention_layers, masked_heads
 from bioattn.attention.multi_head import MultiHeadAttention
+from bioattn.choices import SPLIT_NAMES, TEST
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import Head, HeadFigures
 from bioattn.io.files import text_output
@@ -39,7 +40,7 @@ from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.training.data import cell_losses, centred_windows
 from bioattn.models.promoter.training.evaluation import card_lines, evaluate, response_units
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset, read_dataset
+from bioattn.promoters.dataset import PromoterDataset, read_dataset
 from bioattn.promoters.response_metrics import known_mean, per_treatment
 from bioattn.store.training_record import COMPARISON, HISTORY, read_training_record, write_training_record
 from bioattn.text import quoted

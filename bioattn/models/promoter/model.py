@@ -30,7 +30,7 @@ from bioattn.models.promoter.layers import PromoterDropout
 from bioattn.models.promoter.stem import EXPECTED_ELEMENTS, ConvStem, PretrainedStem, kmer_numbers, one_hot
 from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
-from bioattn.promoters.homology import canonical_columns
+from bioattn.promoters.kmers import canonical_columns
 
 
 class ConcatModel(nn.Module):

@@ -22,7 +22,7 @@ from bioattn.inference.runner import BinEncoder
 from bioattn.models.family import ability, family
 from bioattn.models.promoter.config import Activation, PromoterModelConfig, Stem
 from bioattn.models.promoter.layers import best_match, uniform_like
-from bioattn.promoters.homology import canonical_columns
+from bioattn.promoters.kmers import canonical_columns
 
 AMBIGUOUS = 4
 """Code of N, of padding and of masked bases."""

@@ -19,8 +19,8 @@ from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.inference.passes import padded
 from bioattn.models.translation.model import Translator
 from bioattn.sequences.choices import PairAlphabet
+from bioattn.sequences.letters import warn_of_nucleotides
 from bioattn.sequences.pairs import Pair, PairVocabulary, Tokens
-from bioattn.sequences.preparation import warn_of_nucleotides
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, UNKNOWN
 
 IGNORED = -100

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bioattn.checks.engine import CheckSettings, Evidence, draw_rows
 from bioattn.checks.tokens import TokenProbe
+from bioattn.choices import SPLIT_NAMES, TEST, VALIDATION
 from bioattn.errors import BioattnError
 from bioattn.inference.inputs import Inputs, dataset_in
 from bioattn.inference.passes import padded
@@ -22,7 +23,6 @@ from bioattn.inference.token_heads import TokenHeadScorer
 from bioattn.io.files import sha256_of
 from bioattn.models.translation.batches import Batch, batch_of, with_ends
 from bioattn.models.translation.run import LoadedTranslator
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
 from bioattn.sequences.pairs import Pair, PairDataset, open_pair_dataset
 from bioattn.sequences.vocabulary import PAD, SPECIAL, UNKNOWN
 from bioattn.system.progress import Progress

@@ -10,6 +10,7 @@ from Bio.Data.CodonTable import TranslationError
 from Bio.Seq import translate
 from numpy.typing import NDArray
 
+from bioattn.choices import SPLIT_NAMES
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides, encode
@@ -17,10 +18,10 @@ from bioattn.formats.tables import is_missing, open_table
 from bioattn.io.files import read_lines
 from bioattn.io.records import audit_path, write_audit
 from bioattn.models.running import Running, RunReport
-from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.promoters.homology import Links, protein_links
 from bioattn.promoters.splits import SplitWords, parse_holdouts, read_split_table, split_by_table
 from bioattn.sequences.choices import Alphabet, PairAlphabet, SequenceSplit, TranslationPreparation
+from bioattn.sequences.letters import warn_of_nucleotides
 from bioattn.sequences.pairs import SIDES, Pair, PairDataset, PairVocabulary, write_pair_dataset
 from bioattn.sequences.preparation import (
     check_split,
@@ -29,7 +30,6 @@ from bioattn.sequences.preparation import (
     related_links,
     split_by_homology,
     split_by_record,
-    warn_of_nucleotides,
 )
 from bioattn.text import counted, quoted
 

@@ -8,6 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.settings import build
 from bioattn.models.translation.batches import IGNORED, Batch, batch_of
@@ -18,7 +19,6 @@ from bioattn.models.translation.family import (
     TranslationTrainingConfig,
 )
 from bioattn.models.translation.model import Translator
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.sequences.pairs import Pair, Tokens, open_pair_dataset
 from bioattn.sequences.vocabulary import EOS
 from bioattn.system.progress import Progress

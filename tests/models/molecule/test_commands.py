@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
+from bioattn.choices import TEST, TRAIN
 from bioattn.figures.molecule import read_coloured_molecule
 from bioattn.models.model_folder import write_model
 from bioattn.models.molecule.check import NO_MAPS
@@ -20,7 +21,6 @@ from bioattn.models.molecule.run import load_molecule_model
 from bioattn.molecules.chemistry import MoleculeError, clean_molecules, read_molecule, read_records
 from bioattn.molecules.dataset import open_molecule_dataset
 from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
-from bioattn.promoters.dataset import TEST, TRAIN
 from bioattn.promoters.response_metrics import auroc
 from bioattn.store.reader import open_attention
 from tests.making import bioattn

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 from sklearn.linear_model import Ridge
 
+from bioattn.choices import TEST, TRAIN, VALIDATION
 from bioattn.models.promoter.config import Strand
 from bioattn.models.promoter.training import baselines
 from bioattn.models.promoter.training.data import split_certificate
@@ -21,7 +22,7 @@ from bioattn.models.promoter.training.evaluation import (
     nearest_treatments,
 )
 from bioattn.models.promoter.training.ridge import Kmers, RidgePath, Standardised, features
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.response_metrics import pearson
 from bioattn.promoters.treatments import TreatmentTable
 

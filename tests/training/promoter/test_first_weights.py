@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import conv1d
 
 import bioattn
+from bioattn.choices import TRAIN
 from bioattn.errors import Interrupted
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.io.files import read_json
@@ -28,7 +29,7 @@ from bioattn.models.promoter.training.first_weights import (
     start_for_clear_motifs,
 )
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
+from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.system.signals import StopRequest
 from tests.making import bioattn as command

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import bioattn
+from bioattn.choices import TRAIN
 from bioattn.errors import Interrupted
 from bioattn.io.files import read_json
 from bioattn.io.settings import read_toml
@@ -26,7 +27,7 @@ from bioattn.models.promoter.training.baselines import (
 )
 from bioattn.models.promoter.training.task import WARM, matching_dropout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
+from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.system.signals import StopRequest
 from bioattn_cli.main import main
 from tests.training.runs import StopAfter, same_folders, train

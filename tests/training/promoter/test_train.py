@@ -6,11 +6,12 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.attention.measures import EntropyMeter
+from bioattn.choices import TEST
 from bioattn.errors import BioattnError
 from bioattn.models.promoter.config import Loss, Metric
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.data import centred_windows
-from bioattn.promoters.dataset import TEST, read_dataset
+from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from tests.training.runs import CPU, promoter_job, train
 

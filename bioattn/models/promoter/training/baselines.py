@@ -23,6 +23,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from scipy.optimize import nnls
 
+from bioattn.choices import TEST, TRAIN, VALIDATION
 from bioattn.io.files import atomic_output
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Strand
 from bioattn.models.promoter.model import PromoterModel, RidgeModel
@@ -36,7 +37,7 @@ from bioattn.models.promoter.training.ridge import (
     find_start_codon,
 )
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.response_metrics import SharedAxis, auroc, fit_shared_axis, pearson, summarise
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, duration

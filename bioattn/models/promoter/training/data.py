@@ -17,13 +17,13 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.choices import Noise
+from bioattn.choices import SPLIT_NAMES, TRAIN, Noise
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
 from bioattn.models.noise import noised
 from bioattn.models.promoter.config import Loss, TrainingConfig
-from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
-from bioattn.promoters.homology import distinct_kmers, distinct_values
+from bioattn.promoters.dataset import PromoterDataset
+from bioattn.promoters.kmers import distinct_kmers, distinct_values
 
 SPLIT_K = 14
 """Length of the k-mers that a certificate of a split counts: by chance few are in two promoters."""

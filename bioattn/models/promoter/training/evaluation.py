@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from bioattn.choices import TEST, TRAIN, VALIDATION
 from bioattn.models.evaluation import METRIC_TITLES
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel
@@ -23,7 +24,7 @@ from bioattn.models.promoter.training.baselines import Baseline, best_simple
 from bioattn.models.promoter.training.data import centred_windows
 from bioattn.models.promoter.training.ridge import Matrix
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.response_metrics import (
     Floats,
     fit_shared_axis,

@@ -41,7 +41,7 @@ from bioattn.models.promoter.training.data import TargetScale
 from bioattn.models.promoter.treatment_encoder import IdEncoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.promoters.dataset import PromoterDataset
-from bioattn.promoters.homology import distinct_kmers
+from bioattn.promoters.kmers import distinct_kmers
 
 LOGGER = logging.getLogger("bioattn")
 Matrix: TypeAlias = NDArray[np.float64]

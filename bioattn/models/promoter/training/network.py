@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.capture import capture
 from bioattn.attention.measures import EntropyMeter
+from bioattn.choices import TRAIN
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import BinEncoder
 from bioattn.models.promoter.config import (
@@ -45,7 +46,7 @@ from bioattn.models.promoter.training.first_weights import (
 )
 from bioattn.models.promoter.treatment_encoder import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
-from bioattn.promoters.dataset import TRAIN, PromoterDataset
+from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.response_metrics import (
     SharedAxis,
     fit_shared_axis,

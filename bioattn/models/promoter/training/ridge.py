@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import ssyrk
 
-from bioattn.promoters.homology import canonical_columns
+from bioattn.promoters.kmers import canonical_columns
 
 Codes: TypeAlias = NDArray[np.uint8]
 Counts: TypeAlias = NDArray[np.float32]

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.checks.next_steps import Names
-from bioattn.choices import Noise
+from bioattn.choices import TEST, TRAIN, VALIDATION, Noise
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import with_ability
 from bioattn.io.files import partial_path, sha256_of
@@ -56,7 +56,7 @@ from bioattn.models.promoter.training.first_weights import CLEAR_MOTIF, stronges
 from bioattn.models.promoter.training.network import Learned, NetworkTraining, Plan
 from bioattn.models.promoter.training.ridge import Matrix, kmer_counts
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
+from bioattn.promoters.dataset import PromoterDataset, read_dataset
 from bioattn.promoters.response_metrics import summarise
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 from bioattn.store.training_record import MODEL_ROW
