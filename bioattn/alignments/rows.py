@@ -151,6 +151,7 @@ FORMAT_VERSION = 1
 HISTOGRAM_BINS = 20
 MIN_NEFF = 30
 """AlphaFold 2 loses much of its accuracy below about 30 effective sequences (Jumper et al. 2021, fig. 5a)."""
+ALONE = "one distinct row only: there is nothing to tell contacts from, whatever a model predicts"
 MIN_AGREEMENT = 2.0
 """Rows that agree less than so many times what chance makes of their composition are not of one family."""
 _ROWS_AT_ONCE = 4096
@@ -198,13 +199,11 @@ class AlignmentStatistics:
                 f"{np.median(self.query_identity):.2f}); they hardly are a family, look at how they were found"
             )
         if self.depth == 1:
-            sentences.append(
-                "the query stands alone: without other rows there is nothing to learn from an alignment"
-            )
+            sentences.append(ALONE)
         elif self.neff < MIN_NEFF:
             sentences.append(
-                f"only {self.neff:.1f} effective sequences; below about {MIN_NEFF} predictions suffer: search a "
-                "larger database or more widely"
+                f"only {self.neff:.1f} effective sequences; below about {MIN_NEFF} contacts are often wrong, also "
+                "those predicted with a high probability: search a larger database or more widely"
             )
         return sentences
 

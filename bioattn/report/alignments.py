@@ -9,7 +9,8 @@ of the alignment, the protein's id, the sequence.
 
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.alignments.couplings import average_product_correction
-from bioattn.alignments.rows import centre_on_query, find_name
+from bioattn.alignments.rows import ALONE, centre_on_query, find_name
 from bioattn.choices import Reduction
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import GAP, Alignment
@@ -147,7 +148,7 @@ def draw_heads(
 
 @dataclass(slots=True)
 class Protein:
-    """One protein, and what was given of it."""
+    """One protein, and what was given of it; of several models each has its own."""
 
     id: str
     input_sha256: str
@@ -168,8 +169,13 @@ def find_proteins(inputs: ReportInputs) -> list[Protein]:
         found.append(Protein(scores.id, scores.input_sha256, prediction=scores, query=scores.query))
     for path in inputs.alignment_attention:
         with open_attention(path) as attention:
+            of_model = [
+                each
+                for each in found
+                if each.prediction is None or each.prediction.model_sha256 == attention.model_sha256
+            ]
             for name, digest in attention.samples["input_sha256"].items():
-                mine = [each for each in found if each.input_sha256 == digest and each.attention is None]
+                mine = [each for each in of_model if each.input_sha256 == digest and each.attention is None]
                 same = next((each for each in mine if each.id == name), mine[0] if mine else None)
                 if same is None:
                     same = Protein(str(name), str(digest))
@@ -250,7 +256,7 @@ DISTANCE_STEP = 0.1
 UNKNOWN, APART, TOUCHING = 0, 1, 2
 _TOLD = (
     *("num_likely", "prediction_scores", "num_heads", "hidden_sites"),
-    *("is_alone", "mean_plddt", "trained_on"),
+    *("concerns", "mean_plddt", "trained_on"),
 )
 """Fields of a page that findings tell of and scripts do not need."""
 
@@ -281,7 +287,8 @@ class AlignmentPage:
     """Of the attention file; `heads` may be fewer."""
     hidden_sites: dict[str, int]
     """How many sites of the file have maps of another kind, which are not drawn, by the kind's name."""
-    is_alone: bool
+    concerns: Sequence[str]
+    """Reasons not to expect contacts from the alignment."""
     mean_plddt: float | None
     trained_on: str | None
     """A family that the model was trained on and this protein is like."""
@@ -317,6 +324,7 @@ def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[A
                 row = find_name(protein.alignment.names, protein.query, str(path))
                 protein.alignment = centre_on_query(protein.alignment, row, str(path))
     give_truth(proteins, inputs)
+    number_of = Counter(protein.id for protein in proteins)
     shown, rest = proteins[:MAX_PAGES], proteins[MAX_PAGES:]
     left = BESIDE_BYTES if inputs.attention is not None else ALONE_BYTES
     pages: list[AlignmentPage] = []
@@ -325,6 +333,10 @@ def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[A
         if page.size > left and pages:
             rest = [*shown[number:], *rest]
             break
+        if number_of[page.id] > 1:  # of several models
+            source = protein.attention if protein.prediction is None else protein.prediction.folder
+            assert source is not None
+            page = replace(page, id=f"{page.id} ({source})")
         pages.append(page)
         left -= page.size
     return pages, [protein.id for protein in rest]
@@ -394,7 +406,7 @@ def _page(protein: Protein, room: int) -> AlignmentPage:
         heads=heads,
         num_heads=len(sources),
         hidden_sites=hidden,
-        is_alone=(len(seen or ()) if protein.alignment is None else protein.alignment.num_rows) == 1,
+        concerns=prediction.warnings if prediction is not None else [ALONE] if len(seen or ()) == 1 else [],
         mean_plddt=None if prediction is None else prediction.mean_plddt,
         trained_on=None if prediction is None else prediction.trained_on,
     )

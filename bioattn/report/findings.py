@@ -322,13 +322,8 @@ def motif_findings(motifs: MotifResults | None, *, believed: bool = True) -> Ite
 def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) -> Iterator[Finding]:
     """Contacts, against the structure where one was given."""
     for page in pages[:6]:
-        if page.is_alone:
-            yield Finding(
-                page.id,
-                "The alignment holds this sequence alone: without other rows it carries no signal of contacts.",
-                "bad",
-                leads=True,
-            )
+        for concern in page.concerns:
+            yield Finding(page.id, f"Of the alignment: {concern}.", "bad", leads=True)
         if page.hidden_sites:
             sites = page.hidden_sites.items()
             kinds = ", ".join(f"{name} ({counted(number, 'site')})" for name, number in sites)

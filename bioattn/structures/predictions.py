@@ -90,6 +90,7 @@ class PredictionScores:
     folder: Path
     id: str
     input_sha256: str
+    model_sha256: str
     query: str | None
     """Name of the row that was asked for; None = the first one."""
     rows: int
@@ -101,6 +102,8 @@ class PredictionScores:
     mean_plddt: float | None
     trained_on: str | None
     """A family that the model was trained on and this protein is like."""
+    warnings: list[str]
+    """Reasons not to expect contacts from the alignment."""
 
     def distances(self) -> Distances | None:
         """The predicted distances; None where there are none. Raises: FormatError when the file is damaged."""
@@ -123,6 +126,7 @@ def read_scores(folder: Path) -> PredictionScores:
             folder=folder,
             id=str(scores["id"]),
             input_sha256=str(scores["input"]["sha256"]),
+            model_sha256=str(scores["model"]["sha256"]),
             query=scores["settings"]["query"],
             rows=scores["rows"],
             columns=scores["columns"],
@@ -131,6 +135,7 @@ def read_scores(folder: Path) -> PredictionScores:
             plddt=[float(value) for value in scores.get("plddt") or ()],
             mean_plddt=scores.get("mean_plddt"),
             trained_on=scores["trained_on"],
+            warnings=scores["warnings"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(

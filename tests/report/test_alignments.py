@@ -3,6 +3,7 @@
 import base64
 import shutil
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -174,8 +175,38 @@ def test_a_lonely_sequence_and_maps_of_another_kind_are_told(tmp_path):
         page = tmp_path / f"{number}.html"
         assert bioattn("report", *(str(tmp_path / name) for name in names), "-o", page, "-q") == 0
         said = page.read_text()
-        assert "holds this sequence alone: without other rows it carries no signal" in said
+        assert "one distinct row only: there is nothing to tell contacts from" in said
         assert (f"msa_column ({columns} site" in said) == ("a.h5" in names)
+
+
+def test_attention_goes_to_the_prediction_of_its_model(tmp_path):
+    """Two models of one alignment of three rows: two pages, told apart, each with what its own model left."""
+    rows = ("MKTAYIAKQRQISFVKSHFSRQ", "MKSAYLAKQREISFVKAHFSKQ", "MRTVYIGKQRQLSYVKSHWSRE")
+    (tmp_path / "one.a3m").write_text(
+        "".join(f">{name}\n{row}\n" for name, row in zip("abc", rows, strict=True))
+    )
+    models = Path(__file__).resolve().parents[2] / "data" / "models"
+    names = ("evoformer-contacts", "evoformer-contacts-covariances")
+    for name in names:
+        words = [
+            "run",
+            "evoformer",
+            tmp_path / "one.a3m",
+            "--model",
+            models / name,
+            "-o",
+            tmp_path / name,
+            "-q",
+        ]
+        assert bioattn(*words, "--attention", tmp_path / f"{name}.h5", "--sites", "*.01.msa_row") == 0
+    given = [tmp_path / name for name in names]
+    inputs = ReportInputs(prediction=given, alignment_attention=[tmp_path / f"{names[1]}.h5"])
+    pages, _ = collect_alignments(inputs, Progress())
+    assert [page.id for page in pages] == [f"one ({folder})" for folder in given]
+    assert [page.num_heads for page in pages] == [0, 4]
+    assert [[text[:28] for text in page.concerns] for page in pages] == [["only 3.0 effective sequences"]] * 2
+    others = replace(inputs, prediction=given[:1])
+    assert [page.contact is None for page in collect_alignments(others, Progress())[0]] == [False, True]
 
 
 def test_where_not_all_proteins_fit_the_rest_is_named(protein, page, tmp_path, monkeypatch):

@@ -280,6 +280,8 @@ class PreparedAlignment:
     """Of the rows that templates add to the clustered MSA."""
     trained_on: str | None = None
     """The training family that the target is like."""
+    warnings: Sequence[str] = ()
+    """Reasons not to expect contacts from the alignment."""
 
     def sample(self, seed: int) -> Samples:
         """The line of the attention file; rows are those of the last pass."""
@@ -327,10 +329,7 @@ class PreparedAlignment:
                 f"{source.name}: row 1, the target, has {' and '.join(odd)} (--query "
                 f"{shlex.quote(self.target)} makes its residues the columns)"
             )
-        if len(inputs.encoded.msa) == 1:
-            LOGGER.warning(f"{source.path}: one distinct row only: there is nothing to tell contacts from")
-            return
-        for sentence in inputs.warnings():
+        for sentence in self.warnings:
             LOGGER.warning(f"{source.path}: {sentence}")
 
 

@@ -347,6 +347,7 @@ class AlignmentRunner:
             row_names=alignment.names,
             template_names=() if templates is None else templates.names,
             trained_on=None if alike is None else alike[0],
+            warnings=inputs.warnings(),
         )
 
     def run(
@@ -369,6 +370,7 @@ class AlignmentRunner:
             "extra_msa_rows": inputs.num_extra,
             "templates": prepared.template_names,
             "trained_on": prepared.trained_on,
+            "warnings": prepared.warnings,
             "columns": len(prepared.letters),
             "columns_used": len(inputs.columns),
             "settings": self.settings_json(),
