@@ -127,8 +127,9 @@ def run_folders(
     are replaced. Of a `shard` only these of several inputs are run; the folder and the attention file say so, and
     `bioattn.store.merging` makes the whole of all shards. figures: of the model, for the run record.
 
-    Raises: BioattnError for settings the model cannot take, when results exist and neither
-    `resume` nor `force` is given, and what is wrong with the input when it is the only one; Interrupted.
+    Raises: BioattnError for settings the model cannot take, when results exist and neither `resume` nor `force` is
+    given (of several inputs: when attention would be lost), and what is wrong with the input when it is the only
+    one; Interrupted.
     """
     if options is not None:
         runner.layout(options)
@@ -232,6 +233,11 @@ class _FolderRun:
             LOGGER.info(f"{output}: is there already, and so are all results")
             return
         number, resume, force = len(self.sources), settings.resume, settings.force
+        if self.failed and output.exists():  # an earlier run left results that this one does not make
+            raise BioattnError(
+                f"{output}: exists already and would lose the attention of what is left out; go on with "
+                "--resume, or replace all with --force"
+            )
         with (
             suppress(_NoAttentionError),
             result_file(output, layout, number, settings=of_file, resume=resume, force=force) as writer,

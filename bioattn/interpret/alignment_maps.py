@@ -328,7 +328,9 @@ def map_to_target(chain: Chain, target: Alignment, source: str) -> ColumnMapping
     try:
         return map_columns(chain, target, source=source)
     except BioattnError as error:
-        raise BioattnError(f"{error}, or name the alignment with --alignment") from error
+        raise BioattnError(
+            f"{error}, or give the alignment too (`export structure`: --alignment; `plot`: behind the structure)"
+        ) from error
 
 
 def _residue(chain: Chain, text: str, structure: Path) -> int:

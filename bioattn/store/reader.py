@@ -400,6 +400,8 @@ class Attention(Results):
         info, samples = self._info(site or next(iter(self.sites))), self._named(samples)
         if samples is None and info.layout.ragged and len(self._contents.samples) == 1:
             samples = self._contents.samples.ids[0]
+        if info.layout.per_sample and isinstance(samples, list) and len(samples) == 1:
+            samples = str(samples[0])
         one = samples if isinstance(samples, str) else None
         if contributions:
             values = self.contributions(info.name, gene=samples, treatment=treatments, head=head)

@@ -164,7 +164,7 @@ def test_a_family_whose_first_row_is_another_protein(tmp_path):
     msa.write_text(f">other\n{first}\n>own\n{second}\n")
     target = ContactPrediction(name="x", letters=first, scores=scores(), quantity="probability")
     pdb = structure(tmp_path / "x.pdb", cb)
-    with pytest.raises(BioattnError, match="or name the alignment with --alignment"):
+    with pytest.raises(BioattnError, match="or give the alignment too"):
         read_contact_truth(pdb, target)
     found = read_contact_truth(pdb, target, alignment=msa)
     np.testing.assert_allclose(found.cb, cb, atol=1e-3)

@@ -227,8 +227,8 @@ def test_several_models_are_ranked(model, trunk, tmp_path, capsys):
     assert run(path, *words) == 0
     table = [line.split("\t") for line in (out / "ranking.tsv").read_text().splitlines()]
     assert table[0] == ["alignment", "rank", "model", "mean_plddt", "ptm"]
-    assert [row[1] for row in table[1:]] == ["1", "2", "3"]
-    assert table[3] == ["x", "3", "trunk", "", ""]
+    assert [row[1] for row in table[1:]] == ["1", "2", ""]  # the last has no pLDDT to rank by
+    assert table[3] == ["x", "", "trunk", "", ""]
     found = {row[2]: json.loads((out / row[2] / "scores.json").read_text()) for row in table[1:]}
     by_hand = sorted(["p", "other"], key=lambda name: -found[name]["mean_plddt"])
     assert [row[2] for row in table[1:3]] == by_hand

@@ -135,3 +135,6 @@ def test_alignments_without_signal_or_depth_are_told(number, model, tmp_path, ca
     assert ("of a sample of 2,048 rows" in said["strangers"]) == (number > 2048)
     assert said["family"] == ""
     assert "twins.fasta: only 1.0 effective sequences" in said["twins"]
+    for name, told in said.items():  # and whoever reads the result later
+        kept = json.loads((tmp_path / name / "scores.json").read_text())["warnings"]
+        assert [f"warning: {tmp_path}/{name}.fasta: {each}" for each in kept] == told.splitlines()

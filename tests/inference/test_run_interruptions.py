@@ -54,6 +54,20 @@ def test_one_bad_alignment_does_not_stop_the_rest(trunk, folder, tmp_path, capsy
         assert (tmp_path / "alone" / name).read_bytes() == (out / "c" / name).read_bytes()
 
 
+def test_a_later_alignment_does_not_cost_the_attention_of_the_earlier_ones(trunk, folder, tmp_path, capsys):
+    words = (folder, "--model", trunk, "-o", tmp_path / "out", "--attention", tmp_path / "att.h5")
+    assert run(*words) == 1
+    earlier = (tmp_path / "att.h5").read_bytes()
+    write_fasta(folder / "b.fasta", ROWS[2:])
+    assert run(*words) == 1
+    assert "would lose the attention of what is left out" in capsys.readouterr().err
+    assert (tmp_path / "att.h5").read_bytes() == earlier
+    assert not (tmp_path / "out/b").exists()
+    assert run(*words, "--resume") == 0
+    with h5py.File(tmp_path / "att.h5") as file:
+        assert [name.decode() for name in file["samples/id"][()]] == ["a", "b", "c"]
+
+
 def test_killed_while_it_replaces_before_the_attention_file_is_put_together(trunk, folder, tmp_path):
     out, attention = tmp_path / "out", tmp_path / "att.h5"
     words = (folder / "a.fasta", "--model", trunk, "-o", out, "--attention", attention)

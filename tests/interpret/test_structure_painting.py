@@ -200,7 +200,7 @@ def test_a_protein_that_is_not_the_target(attention, structure, tmp_path, capsys
     ("words", "code", "sentence"),
     [
         ([], 1, "protein chains ('A', "),
-        (["--chain", "B"], 1, "or name the alignment with --alignment"),
+        (["--chain", "B"], 1, "or give the alignment too"),
         (
             ["--chain", "A", "--query-residue", "7"],
             1,

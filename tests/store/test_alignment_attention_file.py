@@ -98,6 +98,7 @@ def test_questions_that_the_file_cannot_answer(path):
         for question, words in (
             (lambda: attention.weights(ROW), "say which sample is wanted"),
             (lambda: attention.weights(ROW, gene=["1ubq"]), "holds alignments"),
+            (lambda: attention.to_pandas(ROW, samples=["1ubq", "1ubq"]), "name one: samples='NAME'"),
             (lambda: attention.weights(ROW, sample="1ubq", treatment="x"), "does not tell treatments apart"),
             (lambda: attention.key_index(ROW, sample="1ubq"), "not reduced with top-k"),
             (lambda: attention.predictions(), "holds no predictions"),
@@ -105,6 +106,7 @@ def test_questions_that_the_file_cannot_answer(path):
         ):
             with pytest.raises(BioattnError, match=words):
                 question()
+        assert attention.to_pandas(ROW, samples=["1ubq"]).equals(attention.to_pandas(ROW, samples="1ubq"))
 
 
 def test_slabs_cover_every_value_once_in_order():

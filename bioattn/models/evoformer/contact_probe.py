@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -38,14 +38,12 @@ from bioattn.inference.runner import Head
 from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.heads import contact_probabilities, sample_losses
 from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, prepare_inputs
+from bioattn.models.evoformer.run import LoadedEvoformerModel, most_alike, read_families
 from bioattn.models.evoformer.training_families import TrainingFamily, load_families
 from bioattn.store.training_record import read_training_record
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, distances, known_pairs
 from bioattn.system.progress import Progress, watched
 from bioattn.text import listed
-
-if TYPE_CHECKING:
-    from bioattn.models.evoformer.run import LoadedEvoformerModel
 
 Floats = NDArray[np.float64]
 SEED = 0
@@ -151,8 +149,10 @@ class ContactProbe(LikelihoodProbe):
     )
     least = 1
 
-    model: "LoadedEvoformerModel"
+    model: LoadedEvoformerModel
     aligned: Sequence[Aligned]
+    trained_on: Mapping[str, str | None] = field(default_factory=dict)
+    """The training family that an alignment is like, by its name; empty where that is not known."""
     controls: Sequence["ContactProbe"] = ()
     """The same alignments, of models trained with uniform MSA attention."""
     drawn: tuple[int, ModelInputs] | None = field(default=None, repr=False)
@@ -401,14 +401,19 @@ class ContactProbe(LikelihoodProbe):
 
     def verdict(self) -> Verdict:
         tested = NEEDED in self.measures or self.measures.passed("skill") is False
+        alike = [name for name, family in self.trained_on.items() if family]
         caveats = {
             "Maps are means over rows, blocks and heads of row attention; a single head may be better or worse "
             "(explain heads).": True,
             "Whether attention was needed was not tested: that takes --other-model with a model trained with "
-            "--uniform-attention.": not tested,
+            "uniform attention (train evoformer -c model.uniform_msa_attention=true).": not tested,
             "How well the model predicts is not known (no structures).": "skill" not in self.measures,
             "The model was trained on these proteins: on others it may do worse.": self.held_out == "train",
-            "Whether the model was trained on these proteins is not known.": not self.held_out,
+            f"The model was trained on proteins like {listed(alike)}: on others it may do worse.": bool(
+                alike
+            ),
+            "Whether the model was trained on these proteins is not known.": not self.held_out
+            and not self.trained_on,
             f"Fewer than {FEW} proteins: no interval tells what is chance.": len(self.ids) < FEW,
         }
         return judge(self.measures, QUESTIONS, PASSED, caveats)
@@ -433,10 +438,10 @@ def shuffle_columns(inputs: ModelInputs, columns_R: NDArray[np.bool_]) -> ModelI
 
 
 def make_probe(
-    model: "LoadedEvoformerModel",
+    model: LoadedEvoformerModel,
     given: Any,
     settings: CheckSettings,
-    controls: Sequence["LoadedEvoformerModel"] = (),
+    controls: Sequence[LoadedEvoformerModel] = (),
 ) -> ContactProbe:
     """Proteins of a contact dataset, or of alignments as `alignments_in` takes them.
 
@@ -451,10 +456,10 @@ def make_probe(
             what = "attends by weights of its own; give the model trained with uniform_msa_attention"
             raise BioattnError(f"--other-model {control.path}: {what}")
     aligned: list[Aligned] = []
-    held_out = ""
+    held_out, trained_on = "", dict[str, str | None]()
     path = path_in(given, ALIGNED_LETTERS)
     if path is None or not path.is_file() or not h5py.is_hdf5(path):
-        digests = []
+        digests, families = [], read_families(model.path.parent)
         if path is None:
             drawn: Iterable[Given] = alignments_in(given)[0]
         else:
@@ -465,6 +470,8 @@ def make_probe(
             inputs = prepare_inputs(alignment, model.config, model.inputs, source=str(source.path))
             aligned.append(Aligned(source.name, inputs, None))
             digests.append(digest)
+            if families:
+                trained_on[source.name] = (most_alike(alignment.row(0), families) or (None,))[0]
         sha256 = hashlib.sha256("".join(digests).encode()).hexdigest() if len(digests) > 1 else digests[0]
     else:
         dataset, sha256 = open_contact_dataset(path), sha256_of(path)
@@ -479,6 +486,7 @@ def make_probe(
     return ContactProbe(
         model=model,
         aligned=aligned,
+        trained_on=trained_on,
         controls=[make_probe(control, given, settings) for control in controls],
         settings=settings,
         inputs=path or HELD,
@@ -500,7 +508,7 @@ class AlignmentHeadScorer:
     item = "protein"
 
     def __init__(
-        self, model: "LoadedEvoformerModel", dataset_path: Path, split: str, progress: Progress
+        self, model: LoadedEvoformerModel, dataset_path: Path, split: str, progress: Progress
     ) -> None:
         """Read the proteins of a split. Raises: BioattnError when there are none."""
         dataset = open_contact_dataset(dataset_path)

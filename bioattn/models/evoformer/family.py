@@ -127,7 +127,8 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     settings = with_config_file(settings)
     if not settings.model:
         raise SettingsError(
-            "give the model: --model FOLDER, or --parameters FILE (AlphaFold's or OpenFold's)"
+            "give the model: --model FOLDER (evoformer-contacts-covariances comes with bioattn), or --parameters "
+            "FILE (AlphaFold's or OpenFold's)"
         )
     weights = settings.model[0]
     if settings.chunk != "auto" and not (settings.chunk.isdecimal() and int(settings.chunk) > 0):
@@ -184,7 +185,7 @@ def _run_models(settings: EvoformerRun, running: Running) -> RunReport:
     if len(set(names)) < len(names):
         raise SettingsError(f"--model and --parameters: two models are called alike ({', '.join(names)})")
     if settings.attention or settings.shard:
-        raise SettingsError("--attention and --shard are for one model; give one --parameters")
+        raise SettingsError("--attention and --shard are for one model; give one --model")
     sentences = []
     with folder_of_results(output):
         reports = [
@@ -202,7 +203,7 @@ def _run_models(settings: EvoformerRun, running: Running) -> RunReport:
                 order = sorted(scores, key=lambda model: -(scores[model].get("mean_plddt") or 0))
                 for rank, model in enumerate(order, start=1):
                     plddt, ptm = (scores[model].get(key) for key in ("mean_plddt", "ptm"))
-                    file.write(f"{name}\t{rank}\t{model}\t{plddt or ''}\t{ptm or ''}\n")
+                    file.write(f"{name}\t{rank if plddt else ''}\t{model}\t{plddt or ''}\t{ptm or ''}\n")
                 if order and (best := scores[order[0]].get("mean_plddt")):
                     sentences.append(f"{name}: {order[0]} ranks first with a mean pLDDT of {best:.1f}")
     failed = [name for name, report in zip(names, reports, strict=True) if report.failure]

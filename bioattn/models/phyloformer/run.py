@@ -130,9 +130,9 @@ class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
         gaps = float((given.alignment.residues == GAP).mean())
         if gaps > MANY_GAPS:
             LOGGER.warning(
-                f"{given.source.path}: {gaps:.0%} of the cells are gaps; models that were trained without gaps "
-                "(pf.ckpt) give branches that are far too long, take one that knows them (pf_indel.ckpt, or one "
-                "trained on `simulate trees --deletions`)"
+                f"{given.source.path}: {gaps:.0%} of the cells are gaps, which is well with a model that knows "
+                "them (pf_indel.ckpt, or one trained on `simulate trees --deletions`); any other (pf.ckpt) gives "
+                "branches that are far too long"
             )
         samples = _samples(given)
         lengths, free = samples.lengths(0), free_memory() if self.device.type == "cpu" else None
