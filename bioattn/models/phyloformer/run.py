@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("bioattn")
 MANY_GAPS = 0.05
 """Share of the cells above which distances of models that know no gaps are far too long."""
-COPIES = 1.3
+COPIES = 1.7
 """Memory of a pass, in units of all pairs × sites × channels."""
 
 

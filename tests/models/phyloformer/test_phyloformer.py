@@ -176,6 +176,18 @@ def test_odd_letters_count_as_unknown(tmp_path):
     assert odd.read_bytes() == unknown.read_bytes()
 
 
+def test_too_many_pairs_are_refused(tmp_path, monkeypatch, capsys):
+    """Passes over 100 to 300 sequences took 1.2 to 2.0, mostly 1.5, times pairs × sites × channels numbers."""
+    rows = [line for line in ALIGNMENT.read_text().splitlines() if not line.startswith(">")]
+    numbers = len(list(combinations(rows, 2))) * len(rows[0]) * read_parameters(PARAMETERS).config.channels
+    words = ("run", "phyloformer", ALIGNMENT, "--parameters", PARAMETERS, "-o", tmp_path / "out")
+    for copies, code in ((1.6, 1), (1.8, 0)):
+        free = int(copies * 4 * numbers)
+        monkeypatch.setattr("bioattn.models.phyloformer.run.free_memory", lambda free=free: free)
+        assert bioattn(*words) == code
+        assert ("28 pairs of sequences" in capsys.readouterr().err) == code
+
+
 def test_gaps_are_warned_of(tmp_path, capsys):
     (tmp_path / "x.fa").write_text(">a\nACDEFGHIK\n>b\nAC--FGHIK\n")
     bioattn("run", "phyloformer", tmp_path / "x.fa", "--parameters", PARAMETERS, "-o", tmp_path / "out")
