@@ -226,8 +226,8 @@ class Judge:
     def gain(self, effects: Floats) -> tuple[float, float]:
         """Mean over the treatments that were asked for, of those that are to be off with the other sign, and its
         standard error over sequences."""
-        gains = effects @ self.direction / max(1.0, np.abs(self.direction).sum())
-        return float(gains.mean()), float(gains.std() / len(gains) ** 0.5)
+        of = self.direction / max(1.0, np.abs(self.direction).sum())
+        return float(effects.mean(0) @ of), float((effects @ of).std() / len(effects) ** 0.5)
 
     def row(
         self, name: str, codes: Codes, judged_codes: Codes | None = None, guidance: float | None = None
