@@ -8,7 +8,7 @@ from typing import Any
 
 from bioattn.errors import BioattnError, NotFiniteError
 from bioattn.io.files import read_json
-from bioattn.models.evaluation import METRIC_TITLES, find_history, read_evaluation
+from bioattn.models.evaluation import METRIC_TITLES, find_history, read_comparison, read_evaluation
 from bioattn.models.family import CONFIG, WEIGHTS, Family, families, family_of, load_runner
 from bioattn.store.kinds import FileKind, Problem, Sample, folder_with, sample_name, shown_as
 from bioattn.store.training_record import read_training_record
@@ -76,6 +76,20 @@ def _describe(folder: Path) -> dict[str, Any]:
         "sha256": runner.sha256,
         "parameters": sum(parameter.numel() for parameter in runner.model.parameters()),
         "attention_sites": some(list(runner.sites)),
+        **trained_figures(folder),
+    }
+
+
+def trained_figures(folder: Path) -> dict[str, Any]:
+    """What a model was trained on, what it was fine-tuned to predict, and how it ended beside simple models."""
+    record, tuned = read_training_record(folder), read_json(folder / CONFIG).get("fine_tuned", {})
+    comparison = read_comparison(folder, record)
+    targets = {each["name"]: ", ".join(each["classes"]) or each["kind"] for each in tuned.get("targets", ())}
+    data = record.get("dataset") or {}
+    return {
+        **({"trained_on": data["file"]} if "file" in data else {}),
+        **({"predicts": targets} if targets else {}),
+        **({} if comparison is None else {"comparison": comparison.sentence()}),
     }
 
 

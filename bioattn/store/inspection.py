@@ -118,6 +118,11 @@ def _lines(key: str, value: Any, indent: str, *, named: bool = False) -> list[st
         ]
     if key == "command" and isinstance(value, list):
         return [f"{indent}{key}: {shlex.join(map(str, value))}"]
+    if isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        rows = (
+            ", ".join(f"{name.replace('_', ' ')} {cell}" for name, cell in each.items()) for each in value
+        )
+        return [f"{indent}{key}:", *(f"{indent}  {row}" for row in rows)]
     if isinstance(value, list | dict):
         return [f"{indent}{key}: {', '.join(map(str, value)) or 'none'}"]
     if isinstance(value, bool):

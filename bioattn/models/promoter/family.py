@@ -204,6 +204,7 @@ class PromoterTrainingSettings(TrainingCommand):
 def _describe(folder: Path) -> dict[str, Any]:
     import torch
 
+    from bioattn.models.file_kinds import trained_figures
     from bioattn.models.promoter.folder import load_promoter_model
 
     model = load_promoter_model(folder, torch.device("cpu"))
@@ -220,6 +221,7 @@ def _describe(folder: Path) -> dict[str, Any]:
         "treatments": some(model.treatments.names),
         "treatment_features": list(model.treatments.columns),
         "attention_sites": list(model.sites),
+        **trained_figures(folder),
     }
 
 

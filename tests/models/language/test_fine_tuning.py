@@ -21,6 +21,7 @@ from bioattn.models.language.simple_models import fit_linear, sequence_features
 from bioattn.models.language.targets import Wanted, read_targets, wanted_of
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL, Vocabulary
+from bioattn.store.inspection import as_text, inspect_file
 from tests.making import bioattn
 from tests.models.language.made_models import make_config, saved
 
@@ -264,6 +265,8 @@ def test_a_table_of_python_with_rare_and_unknown_classes(folder: Path, caplog: p
     counts = Counter(each for each, where in zip(kind, side, strict=True) if where == "train")
     told = f"kind: rare {counts['rare']}, usual {counts['usual']}, {counts['?']} not known"
     assert told in caplog.text
+    told = as_text(inspect_file(tuned.path), "it")
+    assert "  trained on: x.dataset.h5\n  predicts:\n    kind: rare, usual\n" in told
     assert tuned.predict({"x": "ACGTACGTACGT"}).columns.tolist() == ["kind", "kind.rare", "kind.usual"]
     history = pd.read_csv(tuned.path / "history.csv")
     assert "validation_AUROC" not in history
