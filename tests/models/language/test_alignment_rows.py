@@ -30,7 +30,7 @@ MODEL = {
     "dropout": 0.0,
 }
 TRAINING = {
-    "steps": 100,
+    "steps": 200,
     "steps_per_round": 50,
     "batch_size": 16,
     "learning_rate": 1e-2,
