@@ -60,7 +60,7 @@ def alignments_in(inputs: Any) -> tuple[list[Given], bool]:
         sources, several = find_alignments(path)
         return [Given(source, *read_with_digest(source.path)) for source in sources], several
     if not isinstance(inputs, Alignment):
-        rows = zip(*sequences_in(inputs), strict=True)
+        rows = zip(*sequences_in(inputs)[:2], strict=True)
         text = "".join(f">{name}\n{row}\n" for name, row in rows)
         inputs = parse_records(str(HELD), text.encode())
     digest = hashlib.sha256(inputs.residues.tobytes())

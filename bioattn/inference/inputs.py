@@ -40,6 +40,8 @@ class Sequences(NamedTuple):
 
     ids: list[str]
     sequences: list[str]
+    descriptions: list[str]
+    """Of Biopython's records what follows the id, else empty."""
 
 
 def path_in(inputs: Any, letters: str) -> Path | None:
@@ -97,9 +99,11 @@ def sequences_in(
     else:
         raise FormatError(f"a {type(inputs).__name__} holds no sequences")
     ids = [str(name) for name in names]
-    found = Sequences(ids, [_text(*each, numbers, empty) for each in zip(ids, texts, strict=True)])
+    sequences = [_text(*each, numbers, empty) for each in zip(ids, texts, strict=True)]
     if noun == "sequence":
-        found = Sequences(ids, ["".join(text.split()) for text in found.sequences])
+        sequences = ["".join(text.split()) for text in sequences]
+    records = (getattr(each, "description", "") if hasattr(each, "seq") else "" for each in texts)
+    found = Sequences(ids, sequences, [text.partition(" ")[2] for text in records])
     if not found.ids:
         raise FormatError(f"{HELD}: there are none")
     for number, name in enumerate(found.ids):

@@ -15,7 +15,7 @@ from bioattn.formats.nucleotides import LETTERS, encode
 from bioattn.inference.inputs import HELD, Source, path_in, sequences_in
 from bioattn.io.files import sha256_of
 from bioattn.promoters.genes import GeneNames, choose_genes
-from bioattn.promoters.promoter_fasta import Promoter, read_promoters
+from bioattn.promoters.promoter_fasta import Promoter, described_promoter, read_promoters
 from bioattn.store.windows import promoter_samples
 
 N_CODE = 4
@@ -69,11 +69,8 @@ def hold_promoters(
     path = path_in(inputs, LETTERS + LETTERS.lower())
     if path is not None:
         promoters = list(read_promoters(path))
-    else:  # no annotation says where they lie
-        promoters = [
-            Promoter(name, "", -1, -1, ".", 0, encode(sequence, f"{HELD}: {name!r}"))
-            for name, sequence in zip(*sequences_in(inputs, numbers=True), strict=True)
-        ]
+    else:
+        promoters = [_held(*each) for each in zip(*sequences_in(inputs, numbers=True), strict=True)]
     where = path or HELD
     if not promoters:
         raise BioattnError(f"{where}: holds no promoters")
@@ -91,10 +88,21 @@ def hold_promoters(
     )
 
 
+def _held(name: str, sequence: str, description: str) -> Promoter:
+    """A promoter in memory; of Biopython's records the description says where it lies, if the lengths agree."""
+    where = f"{HELD}: {name!r}"
+    codes = encode(sequence, where)
+    try:
+        return described_promoter(name, description, codes, where)
+    except FormatError:
+        return described_promoter(name, "", codes, where)
+
+
 def refitted(source: Promoters) -> str:
     """A sentence that says how many promoters were padded or cut; empty where none was."""
     told = []
-    kept = "their end, as they do not say where position 0 is" if source.path == HELD else "its window"
+    lost = source.path == HELD and not all(source.samples.columns["chrom"])
+    kept = "their end, as they do not say where position 0 is" if lost else "its window"
     for number, how, done in (
         (source.num_padded, "shorter", "padded with N upstream"),
         (source.num_cut, "longer", f"cut to {kept}"),

@@ -54,29 +54,32 @@ def read_promoters(path: Path) -> Iterator[Promoter]:
     for record in read_fasta(path):
         if not record.sequence:
             raise FormatError(f"{path}:{record.line}: record {record.name!r} has no sequence")
-        codes = encode(record.sequence, f"{path}:{record.line}: record {record.name!r}")
-        words = record.description.split()
-        location = _LOCATION.fullmatch(words[0]) if words else None
-        more = {match[1]: unquote(match[2]) for match in map(_WORDS.fullmatch, words) if match}
-        unit, name = more.get("unit", ""), more.get("name", "")
-        if location is None:
-            yield Promoter(record.name, "", -1, -1, ".", 0, codes, unit=unit, name=name)
-            continue
-        said = {match[1]: int(match[2]) for match in map(_BASES.fullmatch, reversed(words)) if match}
-        flank, downstream = said.get("flank", 0), said.get("downstream")
-        start, end = int(location["start"]), int(location["end"])
-        if end - start + 2 * flank != codes.size:
-            raise FormatError(
-                f"{path}:{record.line}: record {record.name!r} has {codes.size:,} bases but its location "
-                f"{words[0]} with flank {flank} has {end - start + 2 * flank:,}"
-            )
-        if downstream is not None and downstream > end - start:
-            raise FormatError(
-                f"{path}:{record.line}: record {record.name!r} has a window of {end - start:,} bases and "
-                f"{downstream:,} of them downstream"
-            )
-        place = (location["chrom"], start, end, location["strand"])
-        yield Promoter(record.name, *place, flank, codes, downstream, unit, name)
+        where = f"{path}:{record.line}: record {record.name!r}"
+        yield described_promoter(record.name, record.description, encode(record.sequence, where), where)
+
+
+def described_promoter(gene_id: str, description: str, codes: NDArray[np.uint8], where: str) -> Promoter:
+    """The promoter that an id, a description and a sequence of FASTA tell of. where: for messages."""
+    words = description.split()
+    location = _LOCATION.fullmatch(words[0]) if words else None
+    more = {match[1]: unquote(match[2]) for match in map(_WORDS.fullmatch, words) if match}
+    unit, name = more.get("unit", ""), more.get("name", "")
+    if location is None:
+        return Promoter(gene_id, "", -1, -1, ".", 0, codes, unit=unit, name=name)
+    said = {match[1]: int(match[2]) for match in map(_BASES.fullmatch, reversed(words)) if match}
+    flank, downstream = said.get("flank", 0), said.get("downstream")
+    start, end = int(location["start"]), int(location["end"])
+    if end - start + 2 * flank != codes.size:
+        raise FormatError(
+            f"{where} has {codes.size:,} bases but its location "
+            f"{words[0]} with flank {flank} has {end - start + 2 * flank:,}"
+        )
+    if downstream is not None and downstream > end - start:
+        raise FormatError(
+            f"{where} has a window of {end - start:,} bases and {downstream:,} of them downstream"
+        )
+    place = (location["chrom"], start, end, location["strand"])
+    return Promoter(gene_id, *place, flank, codes, downstream, unit, name)
 
 
 def write_promoters(path: Path, promoters: Iterable[Promoter]) -> None:

@@ -1,7 +1,9 @@
 """Promoter models in Python against what the commands write, h5py, SciPy and planted truth."""
 
+import io
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import h5py
@@ -9,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from Bio import SeqIO
 from Bio.Seq import Seq
 from Bio.SeqRecord import SeqRecord
 from scipy.ndimage import gaussian_filter1d
@@ -46,6 +49,22 @@ def test_importing_loads_nothing_heavy():
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.startswith("[] ")
     assert out[3:].strip() == str(["__version__", "capture", "load_model", "open", "plot", "train"])
+
+
+def test_records_of_biopython_keep_what_their_description_says(model, sequences, written):
+    """Flanks are no part of the window, also in a mutant; a record of another length is read as if without."""
+    name, sequence = next(iter(sequences.items()))
+    text = f">{name} chr1:100-{100 + len(sequence)}(+) flank=5 downstream=0\nACGTA{sequence}TTTTT\n"
+    record = next(SeqIO.parse(io.StringIO(text), "fasta"))
+    with warnings.catch_warnings(action="error"):
+        for inputs in (record, [record], {name: record}, SeqIO.parse(io.StringIO(text), "fasta")):
+            np.testing.assert_allclose(model.predict(inputs), written.iloc[:1], atol=2e-6)
+        mutant = sequence[:9] + ("A" if sequence[9] != "A" else "C") + sequence[10:]
+        record.seq = Seq(f"ACGTA{mutant}TTTTT")
+        np.testing.assert_allclose(model.predict(record), model.predict(mutant), atol=2e-6)
+    with pytest.warns(UserWarning, match="do not say where position 0 is"):
+        longer = model.predict(record + "A")
+    np.testing.assert_allclose(longer, model.predict(f"{mutant}TTTTTA"[-len(sequence) :]), atol=2e-6)
 
 
 def test_predictions_are_the_table_that_run_writes(promoters, model, sequences, written):

@@ -149,7 +149,7 @@ def letters_in(inputs: Any, alphabet: Alphabet) -> tuple[Path | None, Iterator[t
     if path is not None:
         return path, read_letters(path, alphabet)
     end = "*" if alphabet is Alphabet.PROTEIN else ""
-    ids, sequences = sequences_in(inputs, numbers=alphabet in (Alphabet.DNA, Alphabet.CODON))
+    ids, sequences, _ = sequences_in(inputs, numbers=alphabet in (Alphabet.DNA, Alphabet.CODON))
     return None, ((name, letters.removesuffix(end)) for name, letters in zip(ids, sequences, strict=True))
 
 

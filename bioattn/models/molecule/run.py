@@ -134,7 +134,7 @@ def records_in(
     """
     if isinstance(inputs, Path):
         return clean_molecules(read_records(inputs, smiles_column), inputs, progress, unique=False)
-    named = zip(*sequences_in(inputs, "molecule", smiles_column or "smiles", empty=True), strict=True)
+    named = zip(*sequences_in(inputs, "molecule", smiles_column or "smiles", empty=True)[:2], strict=True)
     return clean_molecules(((name, smiles, {}) for name, smiles in named), HELD, progress, unique=False)
 
 

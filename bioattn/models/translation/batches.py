@@ -65,7 +65,7 @@ def read_sources(inputs: Any, vocabulary: PairVocabulary, *, empty: bool = False
         records = [(record.name, record.sequence) for record in read_fasta(path)]
     else:
         dna = vocabulary.alphabet in (PairAlphabet.DNA, PairAlphabet.CODON)
-        records = list(zip(*sequences_in(inputs, numbers=dna, empty=empty), strict=True))
+        records = list(zip(*sequences_in(inputs, numbers=dna, empty=empty)[:2], strict=True))
     shown = path or HELD
     text = "".join(sequence for _, sequence in records)
     if vocabulary.alphabet is PairAlphabet.PROTEIN and are_nucleotides(count_nucleotides(text), len(text)):
