@@ -125,7 +125,7 @@ def collect_report(
     accuracy = None
     if inputs.model is not None:
         task = str(config.get("task", "regression"))
-        accuracy = collect_accuracy(inputs.model, record, task, inputs.dataset, dataset, predictions)
+        accuracy = collect_accuracy(inputs, record, task, dataset, predictions)
     pages, left_out = collect_alignments(inputs, progress)
     others = [each for each in (inputs.evoformer_model, *inputs.trained_model) if each is not None]
     models = others if inputs.model is None else [inputs.model, *others]
@@ -237,29 +237,28 @@ _SAME = 0.01
 
 
 def collect_accuracy(
-    model: Path,
+    inputs: ReportInputs,
     record: Mapping[str, Any],
     task: str,
-    dataset_path: Path | None = None,
-    dataset: PromoterDataset | None = None,
-    predictions: pd.DataFrame | None = None,
+    dataset: PromoterDataset | None,
+    predictions: pd.DataFrame | None,
 ) -> Evaluation | None:
     """The evaluation of a promoter model with an interval and notes; None when it was never scored.
 
     predictions: of the model, genes × treatments, response units. Raises: FormatError for a damaged record.
     """
-    evaluation = read_evaluation(model, record, task)
-    if evaluation is None:
-        return None
-    if dataset is not None and dataset_path is not None:
-        if record.get("dataset", {}).get("sha256") != sha256_of(dataset_path):
-            note = (
-                f"{dataset_path.name} is not the dataset that the model was trained on, so splits and measured "
-                "responses shown here may not be those behind these figures."
-            )
-            return replace(evaluation, notes=(note,))
-        if predictions is not None:
-            return replace(evaluation, interval=_interval(dataset, predictions, evaluation.tables[0], task))
+    assert inputs.model is not None
+    evaluation = read_evaluation(inputs.model, record, task)
+    if evaluation is None or dataset is None or inputs.dataset is None:
+        return evaluation
+    if inputs.of_other_data():
+        note = (
+            f"{inputs.dataset.name} is not the dataset that the model was trained on: measured responses are not "
+            "those behind these figures, and which genes were held out is not shown."
+        )
+        return replace(evaluation, notes=(note,))
+    if predictions is not None:
+        return replace(evaluation, interval=_interval(dataset, predictions, evaluation.tables[0], task))
     return evaluation
 
 

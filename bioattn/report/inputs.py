@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.files import sha256_of
 from bioattn.store.kinds import Candidate, ReportInput, ResultTable, find_kind, recognise
+from bioattn.store.training_record import read_training_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,13 @@ class ReportInputs:
     results: list[Path] = field(default_factory=list, metadata=_slot("result"))
     tables: list[ResultTable] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
+
+    def of_other_data(self) -> bool:
+        """Whether the model was trained on another dataset than the one given."""
+        if self.model is None or self.dataset is None:
+            return False
+        trained_on = read_training_record(self.model).get("dataset", {}).get("sha256")
+        return bool(trained_on != sha256_of(self.dataset))
 
 
 _SLOTS = {each.name: each.metadata for each in fields(ReportInputs) if each.metadata}

@@ -235,7 +235,8 @@ def known_of(
             targets = targets * dataset.target_sd + dataset.target_mean
         table = pd.DataFrame(targets, index=dataset.gene_ids, columns=dataset.treatments.names)
         measured = table.reindex(index=ids, columns=names).to_numpy(np.float64)
-        split = [SPLIT_NAMES[dataset.gene_split[row_of[gene]]] if gene in row_of else "" for gene in ids]
+        if not inputs.of_other_data():
+            split = [SPLIT_NAMES[dataset.gene_split[row_of[gene]]] if gene in row_of else "" for gene in ids]
     return PromoterContext(
         ids=ids,
         windows=windows,

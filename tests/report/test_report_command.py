@@ -10,6 +10,7 @@ import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -257,6 +258,20 @@ def test_the_first_screen_shows_a_promoter_and_three_findings(run, page, tmp_pat
         provisional.index('<section id="check"') : provisional.index('<section id="accuracy"')
     ]
     assert "✓" not in section
+
+
+def test_a_dataset_of_another_training_is_told_first_and_its_split_is_not_shown(run, page, tmp_path):
+    other = tmp_path / "other.h5"
+    shutil.copy(run.dataset, other)
+    with h5py.File(other, "r+") as file:
+        file["genes/split"][:] = np.roll(file["genes/split"][:], 4)
+    path = tmp_path / "report.html"
+    assert bioattn("report", run.model, other, run.attention, "-o", path, "-q") == 0
+    summary = path.read_text().partition("<summary>More findings")[0]
+    assert "other.h5 is not the dataset that the model was trained on" in summary
+    assert "The model was not trained on this gene" in page.read_text()
+    assert "The model was not trained on this gene" not in path.read_text()
+    assert {gene["split"] for gene in data_of(path)["promoters"]["genes"]} == {""}
 
 
 def test_the_kept_epoch_is_marked_only_where_it_is_the_best_of_the_curve(run, tmp_path):
