@@ -28,6 +28,7 @@ from bioattn.inference.promoter_windows import Promoters
 from bioattn.inference.runner import Codes, Floats, Predictor, ResponseRunner
 from bioattn.interpret.promoter_maps import PromoterMaps, Quantity, maps_in_memory
 from bioattn.io.files import sha256_of
+from bioattn.models.evaluation import Evaluation
 from bioattn.promoters.response_metrics import Estimate, Statistic
 from bioattn.text import counted
 
@@ -139,8 +140,8 @@ class PromoterProbe(Probe):
     """Held-out genes with their responses; None without a dataset."""
     untrained: ResponseRunner
     """The same model with the weights it might have begun with."""
-    evaluation: Mapping[str, Any]
-    """Figures of the training record: `rows`, each with `name`, `cells` and figures; or empty."""
+    evaluation: Evaluation | None
+    """Of the training record; None without one."""
     controls: Sequence[tuple[str, int]]
     """Controls that say something of the model: name (`CONTROLS`), and a step of the seed."""
     train_control: Callable[[str, int, "PromoterProbe"], ResponseRunner] | None
@@ -183,7 +184,7 @@ class PromoterProbe(Probe):
             return []
         if self.model.task == "binary":
             return [best.sentence]
-        return [f"{best.sentence} Keep that one: {names.train('best', ' --keep-best')}."]
+        return [f"{best.sentence} Keep it if validation genes say so: {names.train('best', ' --keep-best')}."]
 
     def another(self, names: Names) -> list[str]:
         if self.evidence.weights:

@@ -17,7 +17,7 @@ value, R resamples.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -45,7 +45,6 @@ from bioattn.checks.thresholds import IDLE
 from bioattn.checks.weights import Batches, KnownVisible, of_sample_before, uniform
 from bioattn.inference.runner import Codes, Floats, Predictor
 from bioattn.promoters.response_metrics import Estimate, Statistic, auroc, interval, pearson, resampled
-from bioattn.store.training_record import MODEL_ROW
 
 
 def other_treatments(source: Sequence[int]) -> Substitution:
@@ -266,10 +265,9 @@ def check_recorded_skill(probe: PromoterProbe) -> None:
     """Add the accuracy of the model and of simple models on the same genes, from the training record."""
     figure, chance = ("auroc", 0.5) if probe.model.task == "binary" else ("pearson", 0)
     name = "median AUROC" if figure == "auroc" else "median Pearson r"
-    rows: list[dict[str, Any]] = probe.evaluation.get("rows", [])
-    for cells in ("test genes", "validation genes"):
-        here = [row for row in rows if row.get("cells") == cells and row.get(figure) is not None]
-        own = next((row[figure] for row in here if row["name"] == MODEL_ROW), None)
+    for table in () if probe.evaluation is None else probe.evaluation.tables:
+        model, best, cells = table.model, table.simple, table.cells
+        own = None if model is None else model.figures.get(figure)
         if own is None:
             continue
         if probe.genes is None:
@@ -281,16 +279,15 @@ def check_recorded_skill(probe: PromoterProbe) -> None:
                 f"mean has {chance}.",
                 least=thresholds.SKILL,
             )
-        simple = [row for row in here if row["name"] != MODEL_ROW]
-        if simple:
-            best = max(simple, key=lambda row: row[figure])
-            better = best[figure] >= own
+        simple = None if best is None else best.figures.get(figure)
+        if best is not None and simple is not None:
+            better = simple >= own
             probe.measures.add(
                 "best_simple_model",
                 "best simple model, by the training record",
-                best[figure],
-                f"A simple model predicts {'as well or better' if better else 'less well'}: {best['name']} has a "
-                f"{name} of {best[figure]:.2f} on {cells}, this model {own:.2f}.",
+                simple,
+                f"A simple model predicts {'as well or better' if better else 'less well'}: "
+                f"{best.name.partition(' (')[0]} has a {name} of {simple:.2f} on {cells}, this model {own:.2f}.",
                 most=own,
                 also=not better,
             )

@@ -56,15 +56,12 @@ class AccuracyTable:
     """Such as `test genes`."""
     metrics: list[str]
     rows: list[PredictorRow]
+    simple: PredictorRow | None = None
+    """The simple model that was best on validation genes, in the headline figure; None where none was fitted."""
 
     @property
     def model(self) -> PredictorRow | None:
         return next((row for row in self.rows if row.is_model), None)
-
-    def best_baseline(self, metric: str) -> PredictorRow | None:
-        """The simple model with the best figure; None without any."""
-        simple = [row for row in self.rows if not row.is_model and row.figures.get(metric) is not None]
-        return max(simple, key=lambda row: row.figures[metric] or 0.0, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +94,7 @@ def read_evaluation(model: Path, record: Mapping[str, Any], task: str) -> Evalua
             (str(row["cells"]), PredictorRow(str(row["name"]), row["name"] == MODEL_ROW, _figures(row)))
             for row in evaluation["rows"]
         ]
+        simple = (record.get(COMPARISON) or record.get("kept") or {}).get("simple_model")
         per_treatment = {
             str(name): figures.get(HEADLINE.get(task, "pearson"))
             for name, figures in evaluation["per_treatment"].items()
@@ -115,7 +113,8 @@ def read_evaluation(model: Path, record: Mapping[str, Any], task: str) -> Evalua
     for cells in [*(each for each in order if each in known), *sorted(known.difference(order))]:
         mine = [row for where, row in rows if where == cells]
         metrics = [name for name in METRIC_TITLES if any(name in row.figures for row in mine)]
-        tables.append(AccuracyTable(cells, metrics, mine))
+        best = next((row for row in mine if row.name.partition(" (")[0] == simple), None)
+        tables.append(AccuracyTable(cells, metrics, mine, best))
     return Evaluation(task=task, tables=tables, per_treatment=per_treatment)
 
 

@@ -127,7 +127,7 @@ def _sample(folder: Path) -> Sample:
     evaluation = read_evaluation(folder, record, task) if isinstance(record.get("evaluation"), dict) else None
     if evaluation is not None and (model := evaluation.tables[0].model) is not None:
         table, metric = evaluation.tables[0], evaluation.headline
-        best = table.best_baseline(metric)
+        best = table.simple
         sections["accuracy"] = {
             "model": model.figures.get(metric),
             "baseline": None if best is None else best.figures.get(metric),

@@ -94,7 +94,7 @@ def accuracy_findings(
             yield Finding("Accuracy", "This model was never scored on genes it had not seen.", "open")
         return
     table, metric = accuracy.tables[0], accuracy.headline
-    model, simple = table.model, table.best_baseline(metric)
+    model, simple = table.model, table.simple
     value = None if model is None else model.figures.get(metric)
     if model is None or value is None:
         yield Finding("Accuracy", "The record of the training has no figure of the model itself.", "open")
@@ -103,7 +103,7 @@ def accuracy_findings(
     figure = f"{title} {value:.3f}"
     if accuracy.interval is not None:
         figure += f" [{accuracy.interval.low:.3f}, {accuracy.interval.high:.3f}]"
-    reference = None if simple is None else simple.figures[metric]
+    reference = None if simple is None else simple.figures.get(metric)
     if simple is None or reference is None:
         yield Finding(
             "Accuracy",
@@ -123,11 +123,10 @@ def accuracy_findings(
         yield _beside_simple("model", table.cells, figure, name, reference, won if wins else "", close=close)
     specific = model.figures.get("specific_pearson")
     if specific is not None and len(accuracy.per_treatment) > 1:
-        best = table.best_baseline("specific_pearson")
-        other = None if best is None else best.figures["specific_pearson"]
+        other = None if simple is None else simple.figures.get("specific_pearson")
         words = f"On the part of the responses that differs between treatments, r is {specific:.3f}"
-        if best is not None and other is not None:
-            words += f" (best simple model: {other:.3f}, {best.name.partition(' (')[0]})"
+        if simple is not None and other is not None:
+            words += f" ({simple.name.partition(' (')[0]}: {other:.3f})"
         words += "."
         ahead = other is None or specific > other
         if specific < 0.05:
@@ -137,7 +136,7 @@ def accuracy_findings(
         tone: Tone = "bad" if specific < 0.05 or not ahead else "open" if other is None else "good"
         yield Finding("Treatment-specific part", words, tone)
     for note in accuracy.notes:
-        yield Finding("Accuracy", note, "open")
+        yield Finding("Accuracy", note, "open", leads=True)
 
 
 def _beside_simple(
@@ -178,7 +177,7 @@ def next_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Finding]:
     if comparison is not None and comparison.below:
         data = record.get("dataset") or {}
         family = read_json(model / CONFIG)["model_type"]
-        names = Names.of(family, model, None, Path(data["file"]) if data else None)
+        names = Names.of(family, Path(model.resolve().name), None, Path(data["file"]) if data else None)
         yield Finding("Accuracy", f"Next: {beaten(comparison, names)}", "open")
 
 

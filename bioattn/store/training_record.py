@@ -35,7 +35,8 @@ class Comparison(NamedTuple):
     @property
     def below(self) -> bool:
         """Whether the model does not reach the simple one, beyond the interval where there is one."""
-        return not self.model >= self.simple and (self.gain is None or not self.gain[1] >= 0)
+        known = math.isfinite(self.simple) and (self.gain is None or not self.gain[1] >= 0)
+        return known and not self.model >= self.simple
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON for the training record."""
@@ -63,11 +64,16 @@ class Comparison(NamedTuple):
 
     def sentence(self) -> str:
         """What to say of the model beside the simple one."""
-        level = self.gain is not None and self.gain[0] <= 0
-        how = (
-            "ends below a" if self.below else "is level with the best" if level else "is better than the best"
-        )
         cells, figure, model, simple_model, simple, gain = self.as_in_tables()
+        if not math.isfinite(simple):
+            return f"whether this model predicts anything is not known: {cells} are too few for {figure}"
+        open_ = self.gain is not None and self.gain[0] <= 0
+        how = (
+            "is neither clearly better nor clearly worse than the best"
+            if open_
+            else "is better than the best"
+        )
+        how = "ends below a" if self.below else how
         return (
             f"this model {how} simple model: {figure} on {cells} {model:.3f}, that of {simple_model} "
             f"{simple:.3f}" + ("" if gain is None else f" (difference {gain[0]:.3f} to {gain[1]:.3f})")

@@ -59,7 +59,7 @@ def probe_of(model, codes):
         codes=codes,
         genes=None,
         untrained=model,
-        evaluation={},
+        evaluation=None,
         controls=[],
         train_control=None,
         probed=[0, 1, 2, 3],

@@ -12,6 +12,7 @@ import torch
 from bioattn.checks.next_steps import Names
 from bioattn.checks.record import read_check
 from bioattn.choices import TRAIN
+from bioattn.models.evaluation import AccuracyTable, Evaluation, PredictorRow
 from bioattn.models.promoter.controls import quick_check
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
@@ -118,6 +119,18 @@ def test_training_ends_with_a_quick_check(made):
     assert said["check"].startswith(f"Quick check of {min(untrained, 120)} promoters: ")
     assert said["check"] in (made / "model" / "README.md").read_text()
     assert not said["next"]
+    # A model that is no better than guessing has no maps to believe, however well they point.
+    rows = [
+        PredictorRow("this model", True, {"pearson": 0.02}),
+        PredictorRow("ridge", False, {"pearson": 0.3}),
+    ]
+    guess = Evaluation(
+        task="regression", tables=[AccuracyTable("test genes", [], rows, rows[1])], per_treatment={}
+    )
+    poor = quick_check(model, dataset, names, guess)
+    assert poor["verdict"] == "model-not-predictive"
+    assert "predicts too little on genes it was not trained on" in poor["check"]
+    assert "ridge has a median Pearson r of 0.30 on test genes, this model 0.02" in poor["next"][0]
     with torch.no_grad():
         for weights in model.model.parameters():
             weights.zero_()

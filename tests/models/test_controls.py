@@ -60,7 +60,9 @@ class Own:
 
 @pytest.fixture
 def own(trained):
-    return Own(load_promoter_model(trained / "model", CPU), read_training_record(trained / "model"))
+    return Own(
+        load_promoter_model(trained / "model", CPU), read_training_record(trained / "model", "regression")
+    )
 
 
 def test_one_thing_differs(trained, own, tmp_path):
@@ -76,7 +78,7 @@ def test_one_thing_differs(trained, own, tmp_path):
         other = own.control(control, 2, dataset, folder)
         assert asdict(other.config) == {**asdict(own.model.config), **changed}
         (made,) = folder.glob(f"{control}-*")
-        record = read_training_record(made)
+        record = read_training_record(made, "regression")
         seed = 5 if control is Control.SEED else 3
         assert record.networks == [replace(own.record.networks[0], seed=seed)]
         assert record.dataset_sha256 == own.record.dataset_sha256

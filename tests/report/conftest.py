@@ -18,6 +18,7 @@ from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Re
 from bioattn.promoters.dataset import write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
+from bioattn.store.training_record import Comparison
 from bioattn.store.windows import promoter_samples
 from tests.making import bioattn, promoter_dataset, untrained_model, write_check
 from tests.result_files import write_attribution
@@ -126,11 +127,13 @@ def write_model(folder, table, dataset_sha256):
     for parameter in made.model.parameters():
         parameter.data.mul_(3)
     made.write(folder)
-    rows = [("this model", 0.41, 0.2), ("6-mer ridge", 0.52, 0.1), ("training mean", 0.0, 0.0)]
+    rows = [("this model", 0.41, 0.2), ("6-mer ridge", 0.52, 0.1), ("lucky on test genes", 0.6, 0.5)]
+    comparison = Comparison("test genes", "median r", 0.41, "6-mer ridge", 0.52, (-0.3, -0.01))
     record = {
         "dataset": {"file": "x.dataset.h5", "sha256": dataset_sha256},
         "networks": [{"training": {"seed": 0, "epochs": 3}}],
         "best_epoch": 2,
+        "comparison": comparison.to_json(),
         "evaluation": {
             "rows": [
                 {"name": name, "cells": "test genes", "pearson": r, "specific_pearson": specific, "mse": 1.0}

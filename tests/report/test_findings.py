@@ -27,9 +27,10 @@ def accuracy(model, *baselines, low_high=None):
         PredictorRow(f"baseline {number}", False, {"pearson": value})
         for number, value in enumerate(baselines)
     ]
+    best = max(rows[1:], key=lambda row: row.figures["pearson"], default=None)
     return Evaluation(
         task="regression",
-        tables=[AccuracyTable("test genes", ["pearson"], rows)],
+        tables=[AccuracyTable("test genes", ["pearson"], rows, best)],
         per_treatment={"a": model},
         interval=None if low_high is None else Estimate(model, *low_high),
     )

@@ -39,8 +39,9 @@ def test_a_promoter_model_and_its_check(run, check, tmp_path):
     record = json.loads((run.model / "training.json").read_text())["evaluation"]["rows"]
     on_test = {row["name"]: row["pearson"] for row in record if row["cells"] == "test genes"}
     shown = found["accuracy"]["data"]["one"]
-    assert shown["model"] == on_test.pop("this model")
-    assert shown["baseline"] == max(on_test.values())
+    assert shown["model"] == on_test["this model"]
+    # Chosen on validation genes, as training does; the luckiest of several on test genes is a worse reference.
+    assert shown["baseline"] == on_test["6-mer ridge"] < max(on_test.values())
     assert found["datasets"]["data"]["one"] == {
         "genes": 14, "treatments": 3, "measured": 1.0, "train": 9, "validation": 2, "test": 3,
     }  # fmt: skip

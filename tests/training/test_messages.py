@@ -1,5 +1,6 @@
 """What a training run says while it goes on and at its end, and what it logs for TensorBoard."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from bioattn.errors import Interrupted
 from bioattn.io.files import read_json
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.promoter.training.baselines import Baseline, best_simple
+from bioattn.store.training_record import Comparison
 from bioattn.system.signals import StopRequest
 from bioattn.training.predicted_tokens import Evaluation, Row
 from bioattn.training.trainer import add_events, open_events
@@ -132,6 +134,31 @@ def test_a_figure_of_which_less_is_better_is_told_as_in_tables():
         "this model ends below a simple model: bits per token on test next tokens 1.950, that of counts 1.900 "
         "(difference 0.040 to 0.060)"
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "simple", "gain", "says"),
+    [
+        (
+            0.398,
+            0.5,
+            (-0.302, 0.047),
+            "is neither clearly better nor clearly worse than the best simple model: ",
+        ),
+        (
+            0.295,
+            0.708,
+            (-2.0, 0.0),
+            "is neither clearly better nor clearly worse than the best simple model: ",
+        ),
+        (0.6, 0.5, (0.02, 0.2), "is better than the best simple model: "),
+        (math.nan, math.nan, None, "predicts anything is not known: test genes are too few for AUROC"),
+    ],
+)
+def test_what_the_test_genes_cannot_tell_is_not_said(model, simple, gain, says):
+    comparison = Comparison("test genes", "AUROC", model, "a ridge", simple, gain)
+    assert says in comparison.sentence()
+    assert not comparison.below
 
 
 def events_of(folder):

@@ -22,10 +22,12 @@ from bioattn.checks.measures import Code
 from bioattn.checks.next_steps import Names, next_steps
 from bioattn.checks.pointing import check_pointing
 from bioattn.checks.promoters import POINTING, HeldOut, PromoterProbe, draw_sample, read_maps
+from bioattn.checks.skills import check_recorded_skill
 from bioattn.choices import TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError, FormatError, Interrupted
 from bioattn.io.files import partial_path, sha256_of
 from bioattn.io.settings import build
+from bioattn.models.evaluation import Evaluation, read_evaluation
 from bioattn.models.promoter.config import (
     Conditioning,
     PositionBias,
@@ -70,11 +72,10 @@ class TrainingRecord:
     dataset_sha256: str
     networks: list[TrainingConfig]
     treatment_columns: tuple[str, ...]
-    evaluation: dict[str, Any]
-    """As `bioattn.models.promoter.training.evaluation.Evaluation.to_json`."""
+    evaluation: Evaluation | None
 
 
-def read_training_record(model: Path) -> TrainingRecord | None:
+def read_training_record(model: Path, task: str) -> TrainingRecord | None:
     """The record of a model folder, or None where it has none."""
     path = model / TRAINING_RECORD
     if not path.is_file():
@@ -85,7 +86,7 @@ def read_training_record(model: Path) -> TrainingRecord | None:
             dataset_sha256=content["dataset"]["sha256"],
             networks=[build(TrainingConfig, each["training"], str(path)) for each in content["networks"]],
             treatment_columns=tuple(content["treatment_columns"]),
-            evaluation=content["evaluation"],
+            evaluation=read_evaluation(model, content, task),
         )
     except (KeyError, TypeError) as error:
         raise FormatError(f"{path}: is incomplete ({error!r})") from error
@@ -102,7 +103,7 @@ def make_probe(
     models = [model, *evidence.other_models]
     for each in models:
         require_checkable(each)
-    training = None if model.path is None else read_training_record(model.path)
+    training = None if model.path is None else read_training_record(model.path, model.task)
     table, names = model.treatments, list(evidence.treatments)
     if names:
         table = table.select(names, "--treatment", "the model")
@@ -122,7 +123,7 @@ def make_probe(
         codes=sample.codes,
         genes=genes,
         untrained=model.untrained(settings.seed),
-        evaluation={} if training is None else training.evaluation,
+        evaluation=None if training is None else training.evaluation,
         controls=controls_wanted(model, settings.other_seeds),
         train_control=None if training is None else partial(train_control, model, training),
         other_readout=other_readout(model.config),
@@ -136,8 +137,11 @@ def make_probe(
 QUICK = CheckSettings(samples=120, mutated=10, probed=4, backgrounds=1)
 
 
-def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset, names: Names) -> dict[str, Any]:
-    """Check in seconds whether maps point at what predictions depend on, of some promoters not trained on.
+def quick_check(
+    model: LoadedPromoterModel, dataset: PromoterDataset, names: Names, evaluation: Evaluation | None = None
+) -> dict[str, Any]:
+    """Check in seconds whether the model predicts enough, by its evaluation, for maps to be judged, and whether
+    they point at what predictions depend on, of some promoters not trained on.
 
     Returns fields of an `Evaluation`: a verdict and a figure in words, the code of the verdict, and what to do
     next; none where a model has no attention over positions, or promoters are too few.
@@ -161,7 +165,7 @@ def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset, names: Nam
         codes=dataset.codes[genes, dataset.flank : dataset.flank + dataset.length],
         genes=None,
         untrained=model,
-        evaluation={},
+        evaluation=evaluation,
         controls=[],
         train_control=None,
         probed=[treatments.index(name) for name in draw_names(treatments, QUICK.probed, QUICK.seed)],
@@ -169,13 +173,17 @@ def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset, names: Nam
     )
     maps = read_maps(probe.predictor, probe.codes)
     probe.quantity = maps.quantity
+    check_recorded_skill(probe)
     check_pointing(probe, maps, curves=False)
     found, verdict = probe.measures.get("deletion_against_mutagenesis"), probe.verdict()
     said = "The model says the same of every promoter." if found is None else verdict.sentence
-    more = "" if found is None else f" {found.sentence}"
+    predictive = verdict.code is not Code.NOT_PREDICTIVE
+    more = f" {found.sentence}" if found is not None and predictive else ""
     sentence = f"Quick check of {counted(len(genes), 'promoter')}: {said}{more}"
     steps: list[str] = []
-    if not all(probe.measures.passed(name) for name in POINTING) or verdict.code is Code.UNDECIDED:
+    if not predictive:
+        steps = next_steps(probe, verdict, names)
+    elif not all(probe.measures.passed(name) for name in POINTING) or verdict.code is Code.UNDECIDED:
         whole = f"bioattn explain check {names.model} {names.inputs} -o check.json --dataset {names.dataset}"
         steps = [f"Check it with more promoters: `{whole}`."]
         steps += [] if verdict.code is Code.UNDECIDED else next_steps(probe, verdict, names)

@@ -80,14 +80,16 @@ def train(family: Any, settings: Any, reporter: Reporter) -> RunReport | None:
     if results is None:
         return RunReport(**figures, finished_before=True)
     comparison, said = results.comparison(), [f"wrote {settings.output}"]
+    steps = getattr(results, "next", ())
     if comparison is not None:
         said.append(comparison.sentence())
         if comparison.below:
             data = next(iter(settings.input_paths().values()))
             names = Names.of(family.name, settings.output, None, data)
             said.append(f"Next: {beaten(comparison, names)}")
+            steps = ()  # its maps explain the worse of the two
     if check := getattr(results, "check", ""):
-        said += [check, *(f"Next: {step}" for step in getattr(results, "next", ()))]
+        said += [check, *(f"Next: {step}" for step in steps)]
     return RunReport(*said, **figures)
 
 

@@ -122,7 +122,11 @@ class Evaluation:
     def table(self) -> list[list[str]]:
         shown = FIGURES[self.task]
         body = [
-            [row.name, row.cells, *(f"{row.figures[key]:.3f}" if key in row.figures else "" for key in shown)]
+            [
+                row.name,
+                row.cells,
+                *(f"{row.figures.get(key, math.nan):.3f}".replace("nan", "") for key in shown),
+            ]
             for row in self.rows
         ]
         return [["predictor", "scored on", *shown.values()], *body]

@@ -17,6 +17,7 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import with_ability
 from bioattn.io.files import partial_path, sha256_of
 from bioattn.io.settings import build
+from bioattn.models.evaluation import read_evaluation
 from bioattn.models.family import CONFIG, WEIGHTS, load_runner
 from bioattn.models.promoter.config import (
     Conditioning,
@@ -342,7 +343,9 @@ class PromoterTask(Task):
         settings = self.settings
         names = Names.of("promoter", settings.output, None, settings.dataset)
         names = replace(names, inputs="PROMOTERS.fa")
-        return replace(results, **quick_check(self._loaded(), self.dataset, names))
+        record = {"evaluation": results.to_json(), "comparison": results.beside and results.beside.to_json()}
+        evaluation = read_evaluation(settings.output, record, self.dataset.task)
+        return replace(results, **quick_check(self._loaded(), self.dataset, names, evaluation))
 
     def _loaded(self) -> LoadedPromoterModel:
         return LoadedPromoterModel(
