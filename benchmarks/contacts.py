@@ -23,9 +23,10 @@ from common import mean_interval, options, table
 from torch import nn
 
 from bioattn.alignments.choices import PrepareContacts
-from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset, write_contact_dataset
+from bioattn.alignments.contact_dataset import open_contact_dataset, write_contact_dataset
 from bioattn.alignments.contact_preparation import prepare_contacts
 from bioattn.alignments.couplings import column_states, covariance_features
+from bioattn.choices import TEST, TRAIN
 from bioattn.models.evoformer.family import FAMILY, EvoformerTrainingSettings
 from bioattn.models.evoformer.run import load_evoformer_model
 from bioattn.models.evoformer.training_families import (

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 
 from bioattn.alignments.alphabet import GAP, UNKNOWN, msa_codes
 from bioattn.alignments.input_features import EncodedAlignment, column_profile
+from bioattn.choices import SPLIT_NAMES, TRAIN
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import looks_like_nucleotides
 from bioattn.formats.alignment_file import find_parser, parse_psicov, parse_records, read_alignment
@@ -28,8 +29,6 @@ CONTACT_DATASET = DatasetKind(
     name="contact dataset", format="bioattn-contact-dataset", version=2, command="bioattn prepare contacts"
 )
 _FOLDER = "alignments/{:06d}"
-TRAIN, VALIDATION, TEST = 0, 1, 2
-SPLIT_NAMES = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

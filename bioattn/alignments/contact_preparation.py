@@ -20,16 +20,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from bioattn.alignments.choices import ContactSettings, PrepareContacts
-from bioattn.alignments.contact_dataset import (
-    SPLIT_NAMES,
-    TRAIN,
-    ContactProtein,
-    split_groups,
-    write_contact_dataset,
-)
+from bioattn.alignments.contact_dataset import ContactProtein, split_groups, write_contact_dataset
 from bioattn.alignments.input_features import encode_alignment
 from bioattn.alignments.rows import random_rows, statistics_of_rows
-from bioattn.choices import MIN_IDENTITY
+from bioattn.choices import MIN_IDENTITY, SPLIT_NAMES, TRAIN
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.tables import MISSING, open_table, refuse_duplicate_columns

@@ -7,6 +7,6 @@
 - `contacts`: contacts of residues that attention speaks of; `alignment_maps` paints attention on a structure
 - `attribution`: what each base adds to a prediction
 - `heads`: how much each attention head matters
-- `localisation`, `planted_scores`: maps against planted truth
+- `localisation`: maps against planted truth
 - `design_check`: whether designed promoters do what was asked for
 """

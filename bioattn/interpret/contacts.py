@@ -25,9 +25,9 @@ from scipy.special import expit
 
 from bioattn import __version__
 from bioattn.alignments.alphabet import RESIDUES, letters_of
-from bioattn.alignments.contact_dataset import TRAIN, ContactDataset, ContactProtein, open_contact_dataset
+from bioattn.alignments.contact_dataset import ContactDataset, ContactProtein, open_contact_dataset
 from bioattn.alignments.couplings import average_product_correction
-from bioattn.choices import Reduction, require_names
+from bioattn.choices import TRAIN, Reduction, require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.rr import SMALLEST, ranked_pairs, write_rr
 from bioattn.interpret.alignment_maps import read_protein, require_residues, residue_map, self_attention

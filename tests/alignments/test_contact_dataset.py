@@ -7,15 +7,13 @@ import pytest
 from scipy.sparse import csr_array
 
 from bioattn.alignments.contact_dataset import (
-    TEST,
-    TRAIN,
-    VALIDATION,
     ContactProtein,
     open_contact_dataset,
     split_groups,
     validate_contact_dataset,
     write_contact_dataset,
 )
+from bioattn.choices import TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError, FormatError
 
 

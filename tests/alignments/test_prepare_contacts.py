@@ -5,7 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset
+from bioattn.alignments.contact_dataset import open_contact_dataset
+from bioattn.choices import TEST, TRAIN
 from tests.making import bioattn
 
 NAMES = "ALA CYS ASP GLU PHE GLY HIS ILE LYS LEU"

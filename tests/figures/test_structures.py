@@ -173,7 +173,8 @@ def test_a_family_whose_first_row_is_another_protein(tmp_path):
 def test_a_dataset_is_a_truth(tmp_path):
     from scipy.sparse import csr_array
 
-    from bioattn.alignments.contact_dataset import TEST, ContactProtein
+    from bioattn.alignments.contact_dataset import ContactProtein
+    from bioattn.choices import TEST
 
     aatype = np.zeros(SIZE, np.int32)
     protein = ContactProtein(

@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
 
 from bioattn.alignments.alphabet import RESIDUES
-from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein, write_contact_dataset
-from bioattn.choices import Reduction
+from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
+from bioattn.choices import TEST, TRAIN, Reduction
 from bioattn.errors import BioattnError
 from bioattn.interpret.contacts import (
     ContactRegression,

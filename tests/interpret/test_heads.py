@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 import torch
 
-from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
+from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.attention.measures import attention_layers, masked_heads
-from bioattn.choices import TEST
+from bioattn.choices import SPLIT_NAMES, TEST
 from bioattn.models.evoformer.heads import distance_bins
 from bioattn.models.evoformer.inputs import AlignmentInputs
 from bioattn.models.evoformer.run import load_evoformer_model

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.alignments.contact_dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, open_contact_dataset
+from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.attention.capture import Substitution, capture, substitute
 from bioattn.attention.measures import attention_layers, masked_heads
@@ -29,6 +29,7 @@ from bioattn.checks.deletion import JUDGED, Effects, single_pairs, top_bins
 from bioattn.checks.engine import FEW, CheckSettings, LikelihoodProbe, OtherWeights, draw_rows, ratio_of_sums
 from bioattn.checks.measures import NEEDED, Code, Question, Verdict, judge, percent
 from bioattn.checks.weights import all_visible, drawn_alike, shuffled, uniform
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_with_digest
 from bioattn.inference.alignment_inputs import ALIGNED_LETTERS, Given, alignments_in, find_alignments

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from bioattn.alignments.alphabet import GAP, RESIDUES, UNKNOWN
-from bioattn.alignments.contact_dataset import TRAIN, ContactDataset, ContactProtein
+from bioattn.alignments.contact_dataset import ContactDataset, ContactProtein
 from bioattn.alignments.couplings import (
     LIGHT_PSEUDOCOUNT,
     average_product_correction,
@@ -30,6 +30,7 @@ from bioattn.alignments.couplings import (
 )
 from bioattn.alignments.input_features import EncodedAlignment, sample_input_features
 from bioattn.alignments.weights import sequence_weights
+from bioattn.choices import TRAIN
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.config import (
     MIN_EXTRA_SHARE,

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from bioattn.alignments.alphabet import letters_of
-from bioattn.alignments.contact_dataset import TEST, TRAIN, VALIDATION, open_contact_dataset
+from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.alignments.couplings import FEATURE_NAMES
+from bioattn.choices import TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError
 from bioattn.formats.tables import write_table
 from bioattn.io.files import sha256_of

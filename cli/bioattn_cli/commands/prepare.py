@@ -57,8 +57,8 @@ def _dataset(given: PrepareDataset, _reporter: Reporter) -> RunReport:
 
 
 def _contacts(given: PrepareContacts, reporter: Reporter) -> RunReport:
-    from bioattn.alignments.contact_dataset import SPLIT_NAMES
     from bioattn.alignments.contact_preparation import prepare_contacts
+    from bioattn.choices import SPLIT_NAMES
 
     rows, audit = prepare_contacts(given, reporter.progress), audit_path(given.output)
     kept = [row.split for row in rows if row.status == "kept"]

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from bioattn.alignments.alphabet import GAP
-from bioattn.alignments.contact_dataset import TRAIN, open_contact_dataset
+from bioattn.alignments.contact_dataset import open_contact_dataset
+from bioattn.choices import TRAIN
 from bioattn.models.evoformer.config import EvoformerTrainingConfig
 from bioattn.models.evoformer.heads import (
     bin_edges,
