@@ -200,11 +200,11 @@ def _default_kind(path: Path, num_samples: int) -> str:
             known = "pae"
     if known is None and _BESIDE.get(kind.name) in (("attribution",), ("promoters",)):
         raise BioattnError(
-            f"{path}: is {kind.title}, drawn with attention: name the attention file before it"
+            f"{path} ({kind.title}): is drawn with attention: name the attention file before it"
         )
     if known is None:
         raise BioattnError(
-            f"{path}: is {kind.title}, of which there is no picture; --kind chooses one of {', '.join(PICTURES)}"
+            f"{path} ({kind.title}): there is no picture of it; --kind chooses one of {', '.join(PICTURES)}"
         )
     return known
 

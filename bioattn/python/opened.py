@@ -39,7 +39,7 @@ def open(path: Path | str) -> Any:
             return kind.read(path)
     if path.is_dir():
         return Folder(path)
-    raise BioattnError(f"{path}: is {kind.title}, which is not for reading; bioattn inspect describes it")
+    raise BioattnError(f"{path} ({kind.title}): is not for reading; bioattn inspect describes it")
 
 
 class Folder(UserDict[str, Any]):

@@ -186,7 +186,7 @@ def _samples(path: Path) -> list[Sample]:
         return [sample for member in kind.members(path) for sample in _samples(member)]
     if kind.multiqc is None:
         raise BioattnError(
-            f"{path}: is {kind.title}, of which a MultiQC report shows nothing; give promoters, audits, datasets, "
+            f"{path} ({kind.title}): a MultiQC report shows nothing of it; give promoters, audits, datasets, "
             "models, checks, alignment statistics or predictions"
         )
     return [kind.multiqc(path)]
