@@ -37,6 +37,7 @@ from bioattn.attention.operator import attend
 from bioattn.attention.score import DotScore
 from bioattn.checks.engine import CheckSettings, Evidence, check_model
 from bioattn.checks.record import CheckRecord
+from bioattn.choices import MIN_SEPARATION
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.models.evoformer.contact_probe import make_probe
 from bioattn.models.evoformer.heads import contact_bins
@@ -45,7 +46,6 @@ from bioattn.models.evoformer.model import ModelOutputs
 from bioattn.models.evoformer.run import LoadedEvoformerModel
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.simulate.families import FamilySimulation, write_families
-from bioattn.structures.contacts import MIN_SEPARATION
 
 RIGHT, WRONG, SAME = "right columns", "wrong columns", "same map everywhere"
 UNIFORM, IGNORED = "uniform", "random, ignored"

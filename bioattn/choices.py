@@ -22,6 +22,10 @@ SPLIT_NAMES = ("train", "validation", "test")
 """Sides of a split, by their numbers in datasets."""
 MIN_IDENTITY = 0.7
 """Least fraction of equal residues among the aligned residues of a structure's chain and its row."""
+CONTACT_DISTANCE = 8.0
+"""Distance between CB atoms, in ångström, below which two residues are in contact."""
+MIN_SEPARATION = 6
+"""Least distance in columns of a counted pair, as in CASP: neighbours in the chain always touch."""
 Enumeration = TypeVar("Enumeration", bound=StrEnum)
 
 

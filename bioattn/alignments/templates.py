@@ -29,7 +29,7 @@ from bioattn.structures.chain import (
     read_chains,
     scorable,
 )
-from bioattn.structures.ideal_geometry import ATOM37
+from bioattn.structures.ideal_geometry import ATOM37, BACKBONE
 from bioattn.text import counted, percentage, quoted
 
 TEMPLATES = DatasetKind(
@@ -113,7 +113,6 @@ MAX_TEMPLATES = 4
 """AlphaFold's models were trained with four templates at most."""
 MAX_EVALUE = 0.01
 """Of the local alignment of query and chain; a chain that is less alike is no template."""
-_BACKBONE = [ATOM37.index(name) for name in ("N", "CA", "C")]
 
 
 class _Hit(NamedTuple):
@@ -128,7 +127,7 @@ class _Hit(NamedTuple):
 
     def has_backbone(self) -> bool:
         """Whether an aligned residue has the atoms that templates need."""
-        return bool(np.isfinite(self.chain.atom37[self.residues][:, _BACKBONE]).all((1, 2)).any())
+        return bool(np.isfinite(self.chain.atom37[self.residues][:, BACKBONE]).all((1, 2)).any())
 
 
 def prepare_templates(given: PrepareTemplates) -> Templates:

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.alignments.contact_dataset import CONTACT_DATASET, open_contact_dataset
-from bioattn.choices import require_names
+from bioattn.choices import MIN_SEPARATION, require_names
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
@@ -23,7 +23,7 @@ from bioattn.io.hdf5 import is_hdf5, open_hdf5, text_attribute
 from bioattn.store.kinds import read_table
 from bioattn.structures.chain import read_chain
 from bioattn.structures.column_mapping import map_columns
-from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
+from bioattn.structures.contacts import contacts, known_pairs
 from bioattn.structures.predictions import read_distances
 from bioattn.text import listed, quoted
 

@@ -24,7 +24,7 @@ from bioattn.formats.genes import STRANDS
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS
 from bioattn.formats.tables import open_table
-from bioattn.interpret.choices import Upsampling
+from bioattn.interpret.choices import HIT_P_VALUE, Upsampling
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.interpret.promoter_maps import (
     ALL_TREATMENTS,
@@ -45,8 +45,6 @@ from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
 
-P_VALUE = 1e-4
-"""Largest of a match of a motif."""
 MOST_TREATMENTS = 6
 _REGION = re.compile(r"(-?\d{1,9})(?:\.\.|:|-)(-?\d{1,9})")
 _SITE_COLUMNS = ("gene_id", "motif", "start", "end", "strand")
@@ -336,9 +334,9 @@ def _scanned_sites(path: Path, codes: NDArray[np.uint8], composition: NDArray[np
     composition: frequencies of the bases of all promoters, (4,). A palindromic motif counts once.
     """
     motifs = read_meme(path).motifs
-    hits = find_motif_hits(codes[None], motifs, background=composition, p_value=P_VALUE)
+    hits = find_motif_hits(codes[None], motifs, background=composition)
     if not len(hits):
-        LOGGER.info(f"no motif of {path} matches this promoter with p < {P_VALUE:g}, so none is drawn")
+        LOGGER.info(f"no motif of {path} matches this promoter with p < {HIT_P_VALUE:g}, so none is drawn")
     names = {}
     for motif in motifs:
         # ARG80 rather than MA0271.1, but not a consensus that stands in place of a name.

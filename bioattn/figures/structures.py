@@ -14,6 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from bioattn.choices import CONTACT_DISTANCE, MIN_SEPARATION
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures import style
 from bioattn.figures.contact_prediction import (
@@ -22,7 +23,6 @@ from bioattn.figures.contact_prediction import (
     read_contact_prediction,
     read_contact_truth,
 )
-from bioattn.structures.contacts import CONTACT_DISTANCE, MIN_SEPARATION
 from bioattn.structures.contacts import distances as distances_between
 from bioattn.structures.predictions import (
     MAX_ALIGNED_ERROR,

@@ -19,14 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import CONTACT_DISTANCE, MIN_SEPARATION
 from bioattn.errors import FormatError
 from bioattn.io.files import read_lines, text_output
 
 LETTERS_PER_LINE = 50
-CONTACT_DISTANCE = 8.0
-"""Ångström between CB atoms, below which residues are in contact."""
-MIN_SEPARATION = 6
-"""CASP scores no contacts closer in sequence."""
 SMALLEST = 5e-6
 """What prints as more than 0 with five decimals."""
 RR_START = b"PFRMAT RR"

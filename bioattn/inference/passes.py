@@ -21,6 +21,8 @@ from bioattn.errors import BioattnError, NotFiniteError
 
 ACTIVATION_BYTES = 1 << 25
 """What the widest tensor of a batch may take, so that any number of samples runs in flat memory."""
+IGNORED = -100
+"""Target of padding, unknown tokens and others that are not to be predicted."""
 
 
 def fitting_batch(forward_one: Callable[[], object], most: int) -> int:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.attention.measures import attention_layers, masked_heads
+from bioattn.inference.passes import IGNORED
 from bioattn.inference.runner import Head, HeadFigures, Runner
 
-IGNORED = -100
 Part = TypeVar("Part", bound=tuple[Any, ...])
 """A batch of sequences; its first tensor has as many rows."""
 

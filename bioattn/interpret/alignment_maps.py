@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.choices import Reduction, matching_sites, not_there, require_names
+from bioattn.choices import MIN_SEPARATION, Reduction, matching_sites, not_there, require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
@@ -24,7 +24,6 @@ from bioattn.models.running import Running, RunReport
 from bioattn.store.reader import Attention, SiteInfo, open_attention
 from bioattn.structures.chain import BLANK_CHAIN, Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, map_columns
-from bioattn.structures.contacts import MIN_SEPARATION
 from bioattn.text import quoted
 
 ROW_SITES = "*.msa_row"

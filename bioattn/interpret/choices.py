@@ -23,6 +23,9 @@ from bioattn.io.settings import (
 from bioattn.models.attention_settings import DROP_PARTS_HELP, TREATMENT_HELP, TREATMENT_TABLE_HELP
 from bioattn.models.running import ResumableCommand, RunCommand
 
+HIT_P_VALUE = 1e-4
+"""Largest of a site of a motif anywhere in a promoter, per base and strand."""
+
 
 class AttributionBaseline(StrEnum):
     """Where integrated gradients begin. Where a promoter has N, every baseline has too."""
@@ -193,7 +196,7 @@ class KnownMotifSettings:
     num_shuffled: int = option(
         "Shuffled motifs of equal information to compare each with.", "--shuffles", default=100, min=20
     )
-    p_value: float = 1e-4
+    p_value: float = HIT_P_VALUE
     """Largest of a matrix match, per base and strand."""
     seed: int = SEED
 

@@ -47,7 +47,6 @@ MOST_SEEN = 3000
 MOST_DISTANT, MOST_NEAR, LARGEST_GAP = 1.2, 0.02, 1.25
 """Of the verdict: the 6-mer distance over its floor, the share of designs that are nearer to training than 99 % of
 held-out promoters, and the guide's gain over that of the judging oracle."""
-P_VALUE = 1e-4
 SHOWN, LEAST_AGREEMENT = 24, 0.5
 """Held-out promoters whose attention is held against the effects of treatments, and the least correlation."""
 
@@ -396,7 +395,7 @@ def _motif_rates(path: Path, sets: Mapping[str, Codes]) -> list[dict[str, Any]]:
     background = base_composition(sets["all real promoters"])
     rows: list[dict[str, Any]] = [{"motif": motif.alternative_name or motif.name} for motif in motifs]
     for name, codes in sets.items():
-        hits = find_motif_hits(codes, motifs, background=background, p_value=P_VALUE)
+        hits = find_motif_hits(codes, motifs, background=background)
         holders = hits.groupby("motif")["row"].nunique()
         for motif, row in zip(motifs, rows, strict=True):
             row[name] = float(holders.get(motif.name, 0)) / len(codes)

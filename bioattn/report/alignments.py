@@ -21,7 +21,7 @@ from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.alignments.rows import ALONE, centre_on_query, find_name
-from bioattn.choices import Reduction
+from bioattn.choices import MIN_SEPARATION, Reduction
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
@@ -32,7 +32,7 @@ from bioattn.report.promoter_maps import pack_bytes
 from bioattn.store.reader import Attention, open_attention
 from bioattn.structures.chain import read_chains
 from bioattn.structures.column_mapping import map_columns
-from bioattn.structures.contacts import MIN_SEPARATION, ContactScores, contact_scores, contacts, known_pairs
+from bioattn.structures.contacts import ContactScores, contact_scores, contacts, known_pairs
 from bioattn.structures.predictions import PredictionScores, read_scores
 from bioattn.system.progress import Progress, watched
 

@@ -26,6 +26,7 @@ from scipy.spatial.distance import squareform
 
 from bioattn import __version__
 from bioattn.checks.record import Curve
+from bioattn.choices import MIN_SEPARATION
 from bioattn.formats.meme import position_information
 from bioattn.io.files import text_output
 from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable, TrainingHistory
@@ -35,7 +36,6 @@ from bioattn.report.collection import Report
 from bioattn.report.promoter_maps import STEPS, as_text, pack, pack_bytes, quantised
 from bioattn.report.promoters import PromoterBrowser
 from bioattn.store.kinds import ResultTable
-from bioattn.structures.contacts import MIN_SEPARATION
 from bioattn.text import counted, listed
 
 Point = tuple[float, float | None]

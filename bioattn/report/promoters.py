@@ -130,7 +130,6 @@ class LeadPromoter:
 
 MAX_HITS = 80
 """Of one promoter; the likeliest are kept."""
-HIT_P_VALUE = 1e-4
 
 
 class MotifHit(NamedTuple):
@@ -266,7 +265,6 @@ def motif_hits(
         np.stack([sequences[gene] for gene in genes]),
         [motif for motif in database.motifs if motif.name not in leave_out],
         background=database.background,
-        p_value=HIT_P_VALUE,
     )
     titles = {motif.name: motif.alternative_name or motif.name for motif in database.motifs}
     table = table.sort_values(["row", "p_value", "start", "motif"], kind="stable")

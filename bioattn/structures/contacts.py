@@ -10,10 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-CONTACT_DISTANCE = 8.0
-"""Distance between CB atoms, in ångström, below which two residues are in contact."""
-MIN_SEPARATION = 6
-"""Least distance in columns of a counted pair: neighbours in the chain always touch."""
+from bioattn.choices import CONTACT_DISTANCE, MIN_SEPARATION
 
 
 def distances(cb: NDArray[np.floating]) -> NDArray[np.float32]:

@@ -27,6 +27,8 @@ ATOM37 = (
 )
 # fmt: on
 """The atom names of the 37 slots."""
+BACKBONE = [ATOM37.index(name) for name in ("N", "CA", "C")]
+"""The slots that give a residue its place and direction."""
 NUM_GROUPS = 8
 """Backbone, omega, phi, psi, chi1 to chi4."""
 

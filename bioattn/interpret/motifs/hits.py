@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.interpret.choices import HIT_P_VALUE
 from bioattn.interpret.position_maps import running_sums
 
 LOGGER = logging.getLogger("bioattn")
@@ -104,7 +105,7 @@ def find_motif_hits(
     motifs: Sequence[Motif],
     *,
     background: ArrayLike | None = None,
-    p_value: float = 1e-4,
+    p_value: float = HIT_P_VALUE,
     best_up_to: float = 0.0,
 ) -> pd.DataFrame:
     """Find the sites of motifs on both strands whose p-value is at most `p_value`.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, wilcoxon
 
 from bioattn.formats.meme import Motif
+from bioattn.interpret.choices import HIT_P_VALUE
 from bioattn.interpret.motifs.discovery import PAD
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.interpret.motifs.search import Searched, cut_codes
@@ -37,8 +38,6 @@ def benjamini_hochberg(p_values: NDArray[np.floating]) -> NDArray[np.float64]:
     return q_values
 
 
-HIT_P_VALUE = 1e-4
-"""Of a site anywhere in a promoter."""
 SEQLET_HIT_P_VALUE = 1e-3
 """Of a site within a seqlet, where there are fewer positions for a chance match; and of any site of a motif whose
 best site is more likely than `HIT_P_VALUE`."""

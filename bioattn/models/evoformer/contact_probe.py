@@ -29,7 +29,7 @@ from bioattn.checks.deletion import JUDGED, Effects, single_pairs, top_bins
 from bioattn.checks.engine import FEW, CheckSettings, LikelihoodProbe, OtherWeights, draw_rows, ratio_of_sums
 from bioattn.checks.measures import NEEDED, Code, Question, Verdict, judge, percent
 from bioattn.checks.weights import all_visible, drawn_alike, shuffled, uniform
-from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
+from bioattn.choices import MIN_SEPARATION, SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_with_digest
 from bioattn.inference.alignment_inputs import ALIGNED_LETTERS, Given, alignments_in, find_alignments
@@ -42,7 +42,7 @@ from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, prepar
 from bioattn.models.evoformer.run import LoadedEvoformerModel, most_alike, read_families
 from bioattn.models.evoformer.training_families import TrainingFamily, load_families
 from bioattn.store.training_record import read_training_record
-from bioattn.structures.contacts import MIN_SEPARATION, contacts, distances, known_pairs
+from bioattn.structures.contacts import contacts, distances, known_pairs
 from bioattn.system.progress import Progress, watched
 from bioattn.text import listed
 

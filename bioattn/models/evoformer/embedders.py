@@ -26,7 +26,7 @@ from bioattn.models.evoformer.pair_updates import TriangleMultiplication
 from bioattn.models.evoformer.sites import template_site
 from bioattn.models.evoformer.stacks import Transition
 from bioattn.models.evoformer.structure_module import pseudo_beta
-from bioattn.structures.ideal_geometry import ATOM37, NUM_ANGLES, PSI
+from bioattn.structures.ideal_geometry import BACKBONE, NUM_ANGLES, PSI
 
 TILE_ELEMENTS = 1 << 19
 """Pair elements of a tile."""
@@ -160,7 +160,6 @@ NUM_TEMPLATE_CLASSES = 22
 NUM_TEMPLATE_BINS, LAST_TEMPLATE_EDGE = 39, 50.75
 NUM_PAIR_FEATURES = NUM_TEMPLATE_BINS + 1 + 2 * NUM_TEMPLATE_CLASSES + 3 + 1
 NUM_ANGLE_FEATURES = NUM_TEMPLATE_CLASSES + NUM_ANGLES * (2 + 2 + 1)
-_BACKBONE = [ATOM37.index(name) for name in ("N", "CA", "C")]
 
 
 def pair_features(template: TemplateInputs, rows: slice = slice(None)) -> Tensor:
@@ -171,7 +170,7 @@ def pair_features(template: TemplateInputs, rows: slice = slice(None)) -> Tensor
     """
     aatype_R, atoms_RA3, there_RA = template[:3]
     beta_R = pseudo_beta(there_RA.unsqueeze(-1), aatype_R).squeeze(-1)
-    backbone_R = there_RA[:, _BACKBONE].prod(-1)
+    backbone_R = there_RA[:, BACKBONE].prod(-1)
     both_PR = backbone_R[rows, None] * backbone_R
     positions_R3 = pseudo_beta(atoms_RA3, aatype_R)
     bins_PR = distance_bins(positions_R3, rows, NUM_TEMPLATE_BINS, LAST_TEMPLATE_EDGE)

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor, nn
 
+from bioattn.choices import CONTACT_DISTANCE, MIN_SEPARATION
 from bioattn.models.evoformer.layers import final_linear, relu_linear
-from bioattn.structures.contacts import CONTACT_DISTANCE, MIN_SEPARATION
 
 NUM_PLDDT_BINS = 50
 NUM_ALIGNED_ERROR_BINS = 64

@@ -21,7 +21,8 @@ from bioattn.training.state import digest_of
 MAX_NGRAMS = 1 << 20
 """Most n-grams with a vector of their own."""
 FIRST_SPREAD = 0.02
-"""Standard deviation of vectors and of the weights of a hidden layer before training, as that of embeddings."""
+"""Standard deviation of embeddings and of a hidden layer's weights before training (GPT-2): logits of the tied
+output begin small."""
 ADDED = ".parametrizations.weight"
 
 

@@ -19,12 +19,10 @@ from bioattn.attention.position import AddedPositions, RelativePositions, slopin
 from bioattn.attention.site import AttentionSite
 from bioattn.choices import PositionEncoding
 from bioattn.models.language.config import Activation, FineTuned, LanguageModelConfig, Norm, Output, Shape
-from bioattn.models.language.layers import LowRank, PrecedingTokens, Readout
+from bioattn.models.language.layers import FIRST_SPREAD, LowRank, PrecedingTokens, Readout
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import MASK, PAD, SPECIAL, Vocabulary
 
-FIRST_SPREAD = 0.02
-"""Standard deviation of embeddings before training (GPT-2): logits of the tied output begin small."""
 TOKENS, SOURCE_TOKENS = "tokens", "source_tokens"
 """Columns of the sample table with the lengths of ragged axes, and, in the singular, the kinds of these axes."""
 MASKED_IN_TRAINING = 0.15 * 0.8

@@ -22,9 +22,8 @@ from bioattn.formats.tables import (
     parse_numbers,
     refuse_duplicate_columns,
 )
-from bioattn.inference.passes import padded
+from bioattn.inference.passes import IGNORED, padded
 from bioattn.models.language.config import Target, TargetKind
-from bioattn.models.language.windows import IGNORED
 from bioattn.promoters.response_metrics import auroc, average_precision, r_squared, spearman
 from bioattn.promoters.splits import parse_side
 from bioattn.text import listed, quoted

@@ -17,6 +17,7 @@ from bioattn.alignments.weights import sequence_weights
 from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
+from bioattn.inference.passes import IGNORED
 from bioattn.io.settings import build, settings_error
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig, Shape
@@ -24,7 +25,7 @@ from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.folder import VOCABULARY, load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.simple_models import Profile, SimpleModel
-from bioattn.models.language.windows import IGNORED, Exercise, Windows, exercise
+from bioattn.models.language.windows import Exercise, Windows, exercise
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.sequence_dataset import open_sequence_dataset
 from bioattn.sequences.vocabulary import SPECIAL

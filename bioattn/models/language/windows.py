@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.formats.nucleotides import reverse_complement
-from bioattn.inference.passes import padded
+from bioattn.inference.passes import IGNORED, padded
 from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig, Shape
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.sequence_dataset import SequenceDataset
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL, UNKNOWN
 
-IGNORED = -100
-"""Target of tokens that are not to be predicted."""
 KEPT, REPLACED = 0.1, 0.1
 """In training a tenth of the chosen tokens stays, a tenth becomes another word, the others `<mask>` (BERT)."""
 

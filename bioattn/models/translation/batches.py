@@ -16,15 +16,12 @@ from bioattn.errors import BioattnError
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
 from bioattn.inference.inputs import HELD, path_in, sequences_in
-from bioattn.inference.passes import padded
+from bioattn.inference.passes import IGNORED, padded
 from bioattn.models.translation.model import Translator
 from bioattn.sequences.choices import PairAlphabet
 from bioattn.sequences.letters import warn_of_nucleotides
 from bioattn.sequences.pairs import Pair, PairVocabulary, Tokens
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, UNKNOWN
-
-IGNORED = -100
-"""Target of padding and of unknown tokens."""
 
 
 class Batch(NamedTuple):

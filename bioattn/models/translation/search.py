@@ -21,9 +21,9 @@ from Bio.Seq import reverse_complement
 from torch import Tensor
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.inference.passes import drawn_tokens
+from bioattn.inference.passes import IGNORED, drawn_tokens
 from bioattn.io.files import read_lines
-from bioattn.models.translation.batches import IGNORED, batch_of, with_ends
+from bioattn.models.translation.batches import batch_of, with_ends
 from bioattn.models.translation.family import Search
 from bioattn.sequences.pairs import Pair, PairVocabulary, Tokens
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL, UNKNOWN

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.inference.passes import IGNORED
 from bioattn.io.settings import build
-from bioattn.models.translation.batches import IGNORED, Batch, batch_of
+from bioattn.models.translation.batches import Batch, batch_of
 from bioattn.models.translation.family import (
     UNUSED,
     TranslationModelConfig,

@@ -15,11 +15,11 @@ from bioattn.attention.site import AttentionSite, Axis
 from bioattn.checks.engine import CheckSettings, Evidence, check_model
 from bioattn.checks.record import read_check
 from bioattn.formats.fasta import FastaRecord, write_fasta
+from bioattn.inference.passes import IGNORED
 from bioattn.interpret.heads import head_name, head_patterns
 from bioattn.models.language.checks import LanguageHeadScorer, make_probe
 from bioattn.models.language.config import Shape
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.windows import IGNORED
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import RESIDUES, SPECIAL
 from bioattn.system.progress import SILENT

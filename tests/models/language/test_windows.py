@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.choices import PositionEncoding
+from bioattn.inference.passes import IGNORED
 from bioattn.models.language.config import Shape
 from bioattn.models.language.file_kinds import read_embeddings
 from bioattn.models.language.simple_models import ContextCounts
 from bioattn.models.language.source import read_tokens, windows
-from bioattn.models.language.windows import IGNORED, corrupted, masked
+from bioattn.models.language.windows import corrupted, masked
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, SPECIAL, Vocabulary
 from bioattn.store.reader import open_attention
