@@ -293,8 +293,12 @@ def remove_leftover(path: Path) -> None:
 def text_output(path: Path, level: int = 9) -> Iterator[io.TextIOBase]:
     """Open `path` for atomic text writing; a `.gz` name gives gzip without clock or name, so bytes repeat.
 
-    level: gzip's, 1 (fast) to 9 (small).
+    level: gzip's, 1 (fast) to 9 (small). Raises: BioattnError for the name of a workbook.
     """
+    if path.suffix.lower() in (".xlsx", ".xls"):
+        raise BioattnError(
+            f"{path}: workbooks are not written; give a name that ends in .tsv, which Excel opens"
+        )
     with atomic_output(path) as temporary:
         if path.suffix == ".gz":
             with (

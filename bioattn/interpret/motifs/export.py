@@ -184,9 +184,7 @@ def export_motifs(
             }
             write_json(folder / MOTIF_FOLDER.record, record)
     by_source = Counter(str(row["source"]) for row in rows)
-    found_motifs = ", ".join(
-        f"{counted(number, 'motif')} of {source}" for source, number in by_source.items()
-    )
+    found_motifs = ", ".join(counted(number, f"{source} motif") for source, number in by_source.items())
     told = ""
     if matches is not None:
         told = f"; {(matches['q_value'] < MATCHED).sum():,} with a match in the database (q < {MATCHED:g})"

@@ -41,6 +41,8 @@ def benjamini_hochberg(p_values: NDArray[np.floating]) -> NDArray[np.float64]:
 SEQLET_HIT_P_VALUE = 1e-3
 """Of a site within a seqlet, where there are fewer positions for a chance match; and of any site of a motif whose
 best site is more likely than `HIT_P_VALUE`."""
+SHORT_HIT_P_VALUE = 1e-2
+"""Of the best sites, within a seqlet, of a motif so short that even these are more likely (a 5-mer's are)."""
 MIN_PROMOTERS = 8
 """With fewer no test is made."""
 BACKGROUND = "background"
@@ -50,13 +52,17 @@ EDGE_COLUMNS = ("treatment", "motif", "gene_id", "start", "end", "strand", "scor
 
 
 def hits_of_motifs(
-    codes_GL: NDArray[np.uint8], motifs: Sequence[Motif], background: NDArray[np.float64], p_value: float
+    codes_GL: NDArray[np.uint8],
+    motifs: Sequence[Motif],
+    background: NDArray[np.float64],
+    p_value: float,
+    best_up_to: float = SEQLET_HIT_P_VALUE,
 ) -> pd.DataFrame:
-    """Find hits as `find_motif_hits`, of vague motifs the best up to `SEQLET_HIT_P_VALUE`.
+    """Find hits as `find_motif_hits`.
 
     Ordered by row, start and number of the motif; of a palindrome the better strand counts.
     """
-    levels = {"p_value": p_value, "best_up_to": SEQLET_HIT_P_VALUE}
+    levels = {"p_value": p_value, "best_up_to": best_up_to}
     hits = find_motif_hits(codes_GL, motifs, background=background, **levels)
     hits = hits.sort_values(["row", "start", "number", "p_value", "strand"], kind="stable")
     return hits.drop_duplicates(["row", "start", "number"])
@@ -113,7 +119,8 @@ def edges(searched: Searched, treatment: str, seqlets: pd.DataFrame, motifs: Seq
     maps, codes = searched.maps, searched.codes
     half = -(-maps.reach // 2) + PAD
     windows = cut_codes(codes, seqlets, 2 * half)
-    hits = hits_of_motifs(windows, motifs, base_composition(codes), SEQLET_HIT_P_VALUE)
+    levels = SEQLET_HIT_P_VALUE, SHORT_HIT_P_VALUE
+    hits = hits_of_motifs(windows, motifs, base_composition(codes), *levels)
     middle = (hits["start"] + hits["end"]) / 2 - half - 0.5
     hits = hits[middle.abs() <= maps.reach / 2]
     of_hits = seqlets.iloc[hits["row"]].set_index(hits.index)

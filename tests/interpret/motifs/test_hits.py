@@ -11,7 +11,7 @@ from bioattn.formats.meme import Motif, MotifDatabase, read_meme
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.interpret.motifs.export import match_motifs
 from bioattn.interpret.motifs.hits import SCORE_STEP, MotifScores, find_motif_hits
-from bioattn.interpret.motifs.use import hits_of_motifs
+from bioattn.interpret.motifs.use import SHORT_HIT_P_VALUE, hits_of_motifs
 from bioattn.simulate.motifs import consensus_matrix
 
 BACKGROUND = (0.31, 0.19, 0.19, 0.31)
@@ -111,6 +111,10 @@ def test_hits_come_in_order_each_place_once_and_short_motifs_at_what_they_can():
     hits = hits_of_motifs(codes, [short, palindrome, vague], UNIFORM, 1e-4)
     assert hits[columns].to_numpy().tolist()[1:] == [[1, 2, 7, 0, "-"], [1, 3, 8, 0, "+"]]
     assert len(hits_of_motifs(codes, [], UNIFORM, 1e-4)) == 0
+    # Among many A and T even the best sites of five bases are likelier than 1e-3: edges ask for these, too.
+    assert not len(hits_of_motifs(codes, [short], [0.3, 0.2, 0.2, 0.3], 1e-3))
+    edges = hits_of_motifs(codes, [short], [0.3, 0.2, 0.2, 0.3], 1e-3, SHORT_HIT_P_VALUE)
+    assert edges[["row", "start", "strand"]].to_numpy().tolist() == [[1, 2, "-"], [1, 3, "+"]]
 
 
 @pytest.mark.slow  # the first use of memelite compiles for a minute or two
