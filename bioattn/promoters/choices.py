@@ -315,7 +315,8 @@ class PrepareDataset(Settings):
     settings: DatasetSettings = options_of(DatasetSettings)
     columns: ResponseColumns = options_of(ResponseColumns)
     split_table: Path | None = option(
-        "TSV/CSV with the columns gene and split (train, validation, test), instead of --split."
+        "TSV/CSV with the columns gene and split (train, validation, test), or the audit of another dataset, "
+        "instead of --split."
     )
     proteins: Path | None = option(
         "Protein FASTA (names = genes): keep paralogues on one side and count them, for coding windows."

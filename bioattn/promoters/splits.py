@@ -144,15 +144,19 @@ def block_groups(
 
 
 def read_split_table(path: Path) -> dict[str, int]:
-    """The side of each gene from a table with the columns `gene` (or, failing that, the first) and `split`.
+    """The side of each gene from a table with the columns `gene` (or, failing that, the first) and `split`, or from
+    the audit of a dataset.
 
     Sides are called train, validation (or valid, val) and test.
     """
     reader = open_table(path)
-    gene = reader.header.index("gene") if "gene" in reader.header else 0
+    is_audit = tuple(reader.header[:2]) == ("kind", "name")
+    gene = reader.header.index("gene") if "gene" in reader.header else int(is_audit)
     split = reader.column("split", "--split-table")
     sides: dict[str, int] = {}
     for line, cells in reader.rows():
+        if is_audit and (cells[0] != "gene" or not cells[split]):
+            continue  # a treatment, or a gene that was left out
         side = parse_side(cells[split], f"{path}:{line}")
         if cells[gene] in sides:
             raise FormatError(f"{path}:{line}: the gene {cells[gene]!r} has a side already")

@@ -210,6 +210,15 @@ def test_a_table_gives_the_split(folder, capfd):
     assert np.bincount(dataset.gene_split).tolist() == [40, 40, 40]
     assert dataset.metadata["split"]["genes"] == "table"
     assert "test promoters against train: 0.0 % share" in capfd.readouterr().err
+    # The audit of that dataset, whose rows of genes left out have no side, gives another one the same split.
+    (folder / "fewer.tsv").write_text("".join((folder / "r.tsv").read_text().splitlines(keepends=True)[:-1]))
+    assert run("p.fa", "fewer.tsv", "--split-table", "x.audit.tsv", "-o", "z.h5") == 0
+    fewer = read_dataset(folder / "z.h5")
+    side_of = dict(zip(dataset.gene_ids, dataset.gene_split, strict=True))
+    assert len(fewer.gene_ids) == 119
+    assert fewer.gene_split.tolist() == [side_of[gene] for gene in fewer.gene_ids]
+    assert run("p.fa", "r.tsv", "--split-table", "z.audit.tsv", "-o", "y.h5") == 1
+    assert "1 of 120 genes are not in the table" in capfd.readouterr().err
     for text, sentence in [
         ("".join(rows[:-1]), "1 of 120 genes are not in the table: 'YAL119C'"),
         ("".join(rows) + rows[0], "s.tsv:122: the gene 'YAL000C' has a side already"),
