@@ -75,7 +75,6 @@ class Evaluation:
     """The headline figure of every treatment on the test (else validation) genes."""
     interval: "Estimate | None" = None
     """Of the model's headline figure on test genes, over genes; where it was computed from predictions."""
-    notes: tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:

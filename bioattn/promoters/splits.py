@@ -144,10 +144,8 @@ def block_groups(
 
 
 def read_split_table(path: Path) -> dict[str, int]:
-    """The side of each gene from a table with the columns `gene` (or, failing that, the first) and `split`, or from
-    the audit of a dataset.
-
-    Sides are called train, validation (or valid, val) and test.
+    """The side of each gene from a table with the columns `gene` (or, failing that, the first) and `split`, or
+    from the audit of a dataset. Sides are called train, validation (or valid, val) and test.
     """
     reader = open_table(path)
     is_audit = tuple(reader.header[:2]) == ("kind", "name")

@@ -140,6 +140,7 @@ def collect_report(
     found = [
         *(finding for each in others for finding in findings.comparison_findings(each, records[each])),
         *findings.accuracy_findings(accuracy, inputs.model is not None, compared),
+        *findings.data_findings(inputs.dataset if inputs.of_other_data() else None),
         *(finding for each in models for finding in findings.next_findings(each, records[each])),
         *findings.check_findings(check, browser is not None or inputs.model is not None, quick, code),
         *findings.map_findings(browser, hidden, weighted, specific=specific),
@@ -243,23 +244,15 @@ def collect_accuracy(
     dataset: PromoterDataset | None,
     predictions: pd.DataFrame | None,
 ) -> Evaluation | None:
-    """The evaluation of a promoter model with an interval and notes; None when it was never scored.
+    """The evaluation of a promoter model with an interval; None when it was never scored.
 
     predictions: of the model, genes × treatments, response units. Raises: FormatError for a damaged record.
     """
     assert inputs.model is not None
     evaluation = read_evaluation(inputs.model, record, task)
-    if evaluation is None or dataset is None or inputs.dataset is None:
+    if evaluation is None or dataset is None or predictions is None or inputs.of_other_data():
         return evaluation
-    if inputs.of_other_data():
-        note = (
-            f"{inputs.dataset.name} is not the dataset that the model was trained on: measured responses are not "
-            "those behind these figures, and which genes were held out is not shown."
-        )
-        return replace(evaluation, notes=(note,))
-    if predictions is not None:
-        return replace(evaluation, interval=_interval(dataset, predictions, evaluation.tables[0], task))
-    return evaluation
+    return replace(evaluation, interval=_interval(dataset, predictions, evaluation.tables[0], task))
 
 
 def _interval(

@@ -27,8 +27,6 @@ Tone = Literal["good", "bad", "open", "plain"]
 ALIKE, APART = 0.95, 0.8
 """Median correlation of treatments' maps from which on they are called alike, and below which different."""
 FIGURE_TITLES = {"P@L": "precision of the L likeliest contacts"}
-CLEAR_GAIN = 0.02
-"""A smaller difference from the best simple model is called none unless the interval says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +81,9 @@ def _split(dataset: PromoterDataset) -> str:
 
 
 def accuracy_findings(
-    accuracy: Evaluation | None, has_model: bool, comparison: Comparison | None = None
+    accuracy: Evaluation | None, has_model: bool, comparison: Comparison | None
 ) -> Iterator[Finding]:
-    """The model beside the best simple model.
-
-    comparison: of the training record, whose interval of the gain decides where it has one.
-    """
+    """The model beside the best simple model. comparison: of the training record."""
     if accuracy is None:
         if has_model:
             yield Finding("Accuracy", "This model was never scored on genes it had not seen.", "open")
@@ -112,15 +107,12 @@ def accuracy_findings(
             "open",
         )
     else:
-        low, high = (None, None) if accuracy.interval is None else accuracy.interval[1:]
-        wins = value < reference and (high is None or high < reference or reference - value >= CLEAR_GAIN)
-        close = abs(value - reference) < CLEAR_GAIN if low is None else low <= reference
+        # Without a comparison the model is the simple one, which --keep-best kept.
+        close = comparison is None or (comparison.gain is not None and comparison.gain[0] <= 0)
+        below = comparison is not None and comparison.below
+        won = f"{reference:.3f}, this model a {figure}" if below else ""
         name = simple.name.partition(" (")[0]
-        if comparison is not None and comparison.gain is not None and comparison.cells == table.cells:
-            wins, close = comparison.below, comparison.gain[0] <= 0
-            name, reference = comparison.simple_model, comparison.simple
-        won = f"{reference:.3f}, this model a {figure}"
-        yield _beside_simple("model", table.cells, figure, name, reference, won if wins else "", close=close)
+        yield _beside_simple("model", table.cells, figure, name, reference, won, close=close)
     specific = model.figures.get("specific_pearson")
     if specific is not None and len(accuracy.per_treatment) > 1:
         other = None if simple is None else simple.figures.get("specific_pearson")
@@ -135,8 +127,14 @@ def accuracy_findings(
             words += " A simple model predicts the treatment-specific part at least as well."
         tone: Tone = "bad" if specific < 0.05 or not ahead else "open" if other is None else "good"
         yield Finding("Treatment-specific part", words, tone)
-    for note in accuracy.notes:
-        yield Finding("Accuracy", note, "open", leads=True)
+
+
+def data_findings(other: Path | None) -> Iterator[Finding]:
+    """What a dataset that the model was not trained on shows."""
+    if other is not None:
+        text = f"{other.name} is not the dataset that the model was trained on: measured responses are not those "
+        text += "behind these figures, and which genes were held out is not shown."
+        yield Finding("Accuracy", text, "open", leads=True)
 
 
 def _beside_simple(

@@ -21,35 +21,38 @@ from bioattn.report.findings import (
 from bioattn.store.training_record import Comparison
 
 
-def accuracy(model, *baselines, low_high=None):
-    rows = [PredictorRow("this model", True, {"pearson": model})]
-    rows += [
-        PredictorRow(f"baseline {number}", False, {"pearson": value})
-        for number, value in enumerate(baselines)
-    ]
-    best = max(rows[1:], key=lambda row: row.figures["pearson"], default=None)
-    return Evaluation(
-        task="regression",
-        tables=[AccuracyTable("test genes", ["pearson"], rows, best)],
-        per_treatment={"a": model},
-        interval=None if low_high is None else Estimate(model, *low_high),
-    )
-
-
 @pytest.mark.parametrize(
-    ("given", "tone", "says"),
+    ("simple", "gain", "tone", "says"),
     [
-        (accuracy(0.5, 0.3, 0.4), "good", "the best simple model, baseline 1, 0.400"),
-        (accuracy(0.3, 0.1, 0.4), "bad", "A simple model wins: on test genes baseline 1 reaches 0.400"),
-        (accuracy(0.41, 0.40), "bad", "No clear gain over a simple model"),
-        (accuracy(0.41, 0.40, low_high=(0.405, 0.42)), "good", "0.410 [0.405, 0.420]"),
-        (accuracy(0.5, 0.4, low_high=(0.35, 0.6)), "bad", "No clear gain"),
-        (accuracy(0.3, 0.5, low_high=(0.1, 0.6)), "bad", "A simple model wins"),
-        (accuracy(0.5), "open", "No simple model was fitted beside it"),
+        (
+            0.3,
+            (0.1, 0.3),
+            "good",
+            "median r over treatments 0.500 [0.400, 0.600]; the best simple model",
+        ),
+        (
+            0.6,
+            (-0.2, -0.01),
+            "bad",
+            "A simple model wins: on test genes 6-mer ridge reaches 0.600, this model a",
+        ),
+        (0.6, (-0.2, 0.1), "bad", "No clear gain over a simple model"),
+        (0.4, (-0.1, 0.3), "bad", "No clear gain over a simple model"),
+        (0.5, None, "bad", "No clear gain over a simple model"),  # --keep-best kept it
+        (None, None, "open", "No simple model was fitted beside it"),
     ],
 )
-def test_the_model_is_held_against_the_best_simple_model(given, tone, says):
-    first = next(accuracy_findings(given, has_model=True))
+def test_the_model_is_held_against_the_best_simple_model(simple, gain, tone, says):
+    rows = [PredictorRow("this model", True, {"pearson": 0.5})]
+    rows += [PredictorRow("6-mer ridge (of 300 bp)", False, {"pearson": simple})] * (simple is not None)
+    given = Evaluation(
+        task="regression",
+        tables=[AccuracyTable("test genes", ["pearson"], rows, None if simple is None else rows[1])],
+        per_treatment={"a": 0.5},
+        interval=Estimate(0.5, 0.4, 0.6),
+    )
+    beside = None if gain is None else Comparison("test genes", "r", 0.5, "6-mer ridge", simple, gain)
+    first = next(accuracy_findings(given, True, beside))
     assert (first.tone, says in first.text) == (tone, True), first.text
     assert headline([first]) == (first.text.partition(":")[0].lower() if tone == "bad" else "")
 
