@@ -114,29 +114,39 @@ class Evaluation:
             for row in self.rows
         ]
 
-    def comparison(self) -> Comparison | None:
-        side = "test" if any(row.side == "test" for row in self.rows) else "validation"
+    def deciding(self, row: Row) -> tuple[str, float]:
+        """The figure that decides which model is better: its heading, and its value, NaN where it is not known."""
         name, (title, _) = next(iter(self.columns.items()))
-        simple = [row for row in self.rows if row.name != MODEL_ROW and row.knows(name)]
-        ours = next((row for row in self.rows if row.name == MODEL_ROW and row.side == side), None)
-        if ours is None or not simple or not ours.knows(name):
+        return title, row.figures.get(name, math.nan)
+
+    def best_simple(self) -> tuple[str, dict[str, str]]:
+        """The side that the model is judged on, and by target the simple model with the best figure on the
+        validation side, or on the only one."""
+        sides = [each for each in ("validation", "test") if any(row.side == each for row in self.rows)]
+        best: dict[str, tuple[float, str]] = {}
+        for row in self.rows:
+            if row.side == sides[0] and row.name != MODEL_ROW:
+                value = self.deciding(row)[1]
+                figure = -math.inf if math.isnan(value) else -value if self.smaller_is_better else value
+                if row.target not in best or figure > best[row.target][0]:
+                    best[row.target] = figure, row.name
+        return "".join(sides[-1:]), {target: name for target, (_, name) in best.items()}
+
+    def comparison(self) -> Comparison | None:
+        """The model beside the best simple models, by the mean over targets."""
+        side, chosen = self.best_simple()
+        own = [row for row in self.rows if row.side == side]
+        ours = [self.deciding(row)[1] for row in own if row.name == MODEL_ROW]
+        theirs = [self.deciding(row)[1] for row in own if row.name == chosen.get(row.target)]
+        if not ours or not theirs or not np.isfinite([*ours, *theirs]).all():
             return None
+        titles = {self.deciding(row)[0] for row in own}
+        title = titles.pop() if len(titles) == 1 else "mean figure"
         sign, figure = (-1, f"{MINUS}{title}") if self.smaller_is_better else (1, title)
-        chosen = max(
-            (row for row in simple if row.side == "validation"),
-            key=lambda row: sign * row.figures[name],
-            default=simple[0],
-        )
-        theirs = next((row for row in simple if row.name == chosen.name and row.side == side), None)
-        if theirs is None:
-            return None
+        name = " and ".join(dict.fromkeys(chosen.values()))
+        means = (sign * float(np.mean(each)) for each in (ours, theirs))
         return Comparison(
-            f"{side} {self.predicted}",
-            figure,
-            sign * ours.figures[name],
-            theirs.name,
-            sign * theirs.figures[name],
-            self.gains.get(theirs.name),
+            f"{side} {self.predicted}", figure, next(means), name, next(means), self.gains.get(name)
         )
 
 

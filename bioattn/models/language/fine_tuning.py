@@ -3,7 +3,7 @@
 Shape suffixes: B sequences, L tokens, N rows of a side (of tags: tokens), W outputs of a target, T targets.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, cast
@@ -39,7 +39,7 @@ from bioattn.models.language.targets import (
 )
 from bioattn.models.language.task import LanguageTask
 from bioattn.sequences.vocabulary import PAD, SPECIAL, Vocabulary
-from bioattn.store.training_record import MODEL_ROW, Comparison
+from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
@@ -59,8 +59,7 @@ MAX_LEARNED = 20_000
 @dataclass(frozen=True, slots=True)
 class FineTuningResults(Evaluation):
     predicted: str = "sequences"
-    gain: tuple[float, float] | None = None
-    """95 % interval of the model's main figure less the best simple model's, on the side that counts."""
+    smaller_is_better: bool = False
 
     def tables(self) -> list[list[list[str]]]:
         """One table for each side and kind of target: means over its targets."""
@@ -78,40 +77,8 @@ class FineTuningResults(Evaluation):
             tables.append(table)
         return tables
 
-    def comparison(self) -> Comparison | None:
-        """The model beside the simple models that are best on the validation side, by the mean main figure."""
-        side, chosen = best_simple(self.rows)
-        if not chosen:
-            return None
-        own = [row for row in self.rows if row.side == side]
-        figures = {next(iter(row.figures)) for row in own}
-        ours = [next(iter(row.figures.values())) for row in own if row.name == MODEL_ROW]
-        theirs = [next(iter(row.figures.values())) for row in own if chosen.get(row.target) == row.name]
-        if not np.isfinite([*ours, *theirs]).all():  # of too few sequences no rank correlation is known
-            return None
-        return Comparison(
-            f"{side} {self.predicted}",
-            figures.pop() if len(figures) == 1 else "mean figure",
-            float(np.mean(ours)),
-            " and ".join(dict.fromkeys(chosen.values())),
-            float(np.mean(theirs)),
-            self.gain,
-        )
-
-
-def best_simple(rows: Sequence[Row]) -> tuple[str, dict[str, str]]:
-    """The side that the model is judged on, and by target the simple model with the best figure on the validation
-    side, or on the only one."""
-    sides = [
-        each for each in (SPLIT_NAMES[VALIDATION], SPLIT_NAMES[TEST]) if any(r.side == each for r in rows)
-    ]
-    best: dict[str, tuple[float, str]] = {}
-    for row in rows:
-        if row.side == sides[0] and row.name != MODEL_ROW:
-            figure = float(np.nan_to_num(next(iter(row.figures.values())), nan=-np.inf))
-            if row.target not in best or figure > best[row.target][0]:
-                best[row.target] = figure, row.name
-    return "".join(sides[-1:]), {target: name for target, (_, name) in best.items()}
+    def deciding(self, row: Row) -> tuple[str, float]:
+        return next(iter(row.figures.items()))
 
 
 def with_replaced(tokens_BL: Tensor, share: float, number: int) -> Tensor:
@@ -274,7 +241,7 @@ class FineTuningTask(LanguageTask):
             Row(SPLIT_NAMES[side], name, columns[column].figures(held_out[side], given), column)
             for (side, column, name), given in outputs.items()
         ]
-        judged, chosen = best_simple(rows)
+        judged, chosen = FineTuningResults(rows).best_simple()
         if not chosen:
             return FineTuningResults(rows)
         side = SPLIT_NAMES.index(judged)
@@ -288,7 +255,8 @@ class FineTuningTask(LanguageTask):
         if not gains_TR.size:
             return FineTuningResults(rows)
         low, high = np.percentile(np.nanmean(gains_TR, axis=0), [2.5, 97.5])
-        return FineTuningResults(rows, gain=(float(low), float(high)))
+        names = " and ".join(dict.fromkeys(chosen.values()))
+        return FineTuningResults(rows, gains={names: (float(low), float(high))})
 
     def _simple(
         self, wanted: Wanted, held_out: Mapping[int, NDArray[np.int64]]

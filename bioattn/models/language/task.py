@@ -198,8 +198,6 @@ class LanguageTask(TokenTask):
                 targets = _words(targets_L, self.num_words).numpy() - len(SPECIAL)
                 shown = targets if self.config.shape is Shape.DECODER else tokens_L.numpy() - len(SPECIAL)
                 hidden = (shown < 0) | (shown >= self.num_words)
-                if self.config.shape is Shape.ENCODER:
-                    hidden |= targets >= 0
                 found.append((np.where(hidden, -1, shown), targets))
         return found
 
