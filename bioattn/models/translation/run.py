@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bioattn.choices import chosen
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.fasta import format_record
 from bioattn.inference.attention_receiver import choose_sites
@@ -83,17 +84,22 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
         top_p: float = 1.0,
         length: int | None = None,
         seed: int = 0,
+        constraint: str | None = None,
+        forbid: Path | str | None = None,
+        genetic_code: int = 1,
     ) -> "pd.DataFrame":
         """Write outputs for sources: the table of `run translation`, a row per output.
 
         beam: outputs that are followed at once; 1: the likeliest token each time. number: outputs to give of a
         beam. length_penalty: 0 orders outputs by likelihood alone. samples: draw so many outputs instead, by
         `seed`, at this temperature, from the likeliest tokens that hold `top_p` of the probability. length: most
-        tokens of an output; None = 4 for each of the source, and 10. Constraints on outputs are options of the
-        command.
+        tokens of an output; None = 4 for each of the source, and 10. constraint: `protein` for codons of the given
+        residues only, by the NCBI's `genetic_code`. forbid: a file of motifs that stand on neither strand.
 
-        Raises: FormatError for sources that the model cannot read.
+        Raises: FormatError for sources that the model cannot read; SettingsError for a constraint of other models.
         """
+        wanted = None if constraint is None else chosen(OutputConstraint, "constraint", constraint)
+        avoided = None if forbid is None else Path(forbid)
         search = Search(
             beam=beam,
             number=number,
@@ -105,8 +111,9 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
             seed=seed,
         )
         with python_call(Search, **asdict(search)):
-            rows = output_rows(self, self.read(inputs), search)
-            return _table(rows, OUTPUT_COLUMNS)
+            sources = self.read(inputs)
+            limits = _constraint(self, sources, wanted, avoided, genetic_code, length)
+            return _table(output_rows(self, sources, search, limits), OUTPUT_COLUMNS)
 
     def score(self, inputs: Inputs, targets: Inputs) -> "pd.DataFrame":
         """Score given outputs, which are called as their sources: the table of `run translation --targets`.
@@ -272,7 +279,8 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
         pairs = with_targets(sources, settings.targets, loaded.model)
         rows = given_rows(loaded, pairs, running.progress)
     else:
-        columns, constraint = OUTPUT_COLUMNS, _constraint(loaded, settings, sources, running)
+        given = settings.constraint, settings.forbid, settings.genetic_code, settings.length
+        columns, constraint = OUTPUT_COLUMNS, _constraint(loaded, sources, *given)
         rows = output_rows(loaded, sources, settings, constraint, running.progress)
     as_fasta = settings.targets is None and settings.output.name.removesuffix(".gz").endswith(FASTA_NAMES)
     written = 0
@@ -292,30 +300,34 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
 
 
 def _constraint(
-    loaded: LoadedTranslator, settings: TranslationRun, sources: Mapping[str, Tokens], running: Running
+    loaded: LoadedTranslator,
+    sources: Mapping[str, Tokens],
+    wanted: OutputConstraint | None,
+    forbid: Path | None,
+    genetic_code: int,
+    length: int | None,
 ) -> Constraint | None:
     """Raises: SettingsError for a constraint that is not for the model; FormatError as `read_motifs`."""
-    if settings.constraint is None and settings.forbid is None:
+    if wanted is None and forbid is None:
         return None
-    config, protein = loaded.config, settings.constraint is OutputConstraint.PROTEIN
+    config, protein = loaded.config, wanted is OutputConstraint.PROTEIN
     sides = config.source_alphabet, config.target_alphabet
     if protein and sides != (PairAlphabet.PROTEIN, PairAlphabet.CODON):
         raise SettingsError(
             f"--constraint protein: the model writes {sides[1]} for {sides[0]}, not codons for proteins"
         )
-    if protein and settings.length is not None:
+    if protein and length is not None:
         raise SettingsError("--length: --constraint protein decides how long outputs are")
-    if settings.forbid is not None and config.target_alphabet not in (PairAlphabet.DNA, PairAlphabet.CODON):
+    if forbid is not None and config.target_alphabet not in (PairAlphabet.DNA, PairAlphabet.CODON):
         raise SettingsError(
             f"--forbid: motifs are for outputs of DNA or codons, not {config.target_alphabet}"
         )
-    check_genetic_code(settings.genetic_code)
+    check_genetic_code(genetic_code)
     unknown = {name: number for name, each in sources.items() if (number := int((each == UNKNOWN).sum()))}
     if protein and unknown:
-        running.warn(
-            f"{settings.sources}: {counted(sum(unknown.values()), 'residue')} of "
-            f"{counted(len(unknown), 'source')} are none of the 20 amino acids: any codon may stand there; the "
-            f"first in {next(iter(unknown))}"
+        LOGGER.warning(
+            f"{counted(sum(unknown.values()), 'residue')} of {counted(len(unknown), 'source')} are none of the 20 "
+            f"amino acids: any codon may stand there; the first in {next(iter(unknown))}"
         )
-    motifs = {} if settings.forbid is None else read_motifs(settings.forbid)
-    return Constraint(loaded.model.target, motifs, protein=protein, genetic_code=settings.genetic_code)
+    motifs = {} if forbid is None else read_motifs(forbid)
+    return Constraint(loaded.model.target, motifs, protein=protein, genetic_code=genetic_code)

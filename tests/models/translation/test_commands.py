@@ -304,6 +304,11 @@ def test_outputs_encode_the_protein_without_forbidden_motifs(codon_model, tmp_pa
         for strand in (text, reverse_complement(text)):
             assert not any(motif in strand for motif in ("GAATTC", "GATC", "AAAA"))
             assert not any(f"GA{base}TC" in strand for base in "ACGT")
+    how = dict(zip((word.removeprefix("--") for word in extra[::2]), extra[1::2], strict=True))
+    how |= {"constraint": "protein", "forbid": tmp_path / "sites.txt"}
+    with pytest.warns(UserWarning, match="1 residue of 1 source are none of the 20 amino acids"):
+        table = load_translator(codon_model, torch.device("cpu")).predict(PROTEINS, **how)
+    assert table["sequence"].tolist() == list(made.values())
 
 
 def test_a_motif_that_the_protein_forces_is_named(codon_model, tmp_path, capsys):
