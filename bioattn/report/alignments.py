@@ -154,7 +154,6 @@ class Protein:
     input_sha256: str
     prediction: PredictionScores | None = None
     attention: Path | None = None
-    query: str | None = None
     alignment: Alignment | None = None
     cb: NDArray[np.float32] | None = None
     """(columns of the alignment, 3)."""
@@ -166,14 +165,11 @@ def find_proteins(inputs: ReportInputs) -> list[Protein]:
     found: list[Protein] = []
     for folder in inputs.prediction:
         scores = read_scores(folder)
-        found.append(Protein(scores.id, scores.input_sha256, prediction=scores, query=scores.query))
+        found.append(Protein(scores.id, scores.input_sha256, prediction=scores))
     for path in inputs.alignment_attention:
         with open_attention(path) as attention:
-            of_model = [
-                each
-                for each in found
-                if each.prediction is None or each.prediction.model_sha256 == attention.model_sha256
-            ]
+            model = attention.model_sha256
+            of_model = [each for each in found if each.prediction and each.prediction.model_sha256 == model]
             for name, digest in attention.samples["input_sha256"].items():
                 mine = [each for each in of_model if each.input_sha256 == digest and each.attention is None]
                 same = next((each for each in mine if each.id == name), mine[0] if mine else None)
@@ -320,8 +316,8 @@ def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[A
             )
         for protein in mine:
             protein.alignment = read_alignment(path)
-            if protein.query is not None:
-                row = find_name(protein.alignment.names, protein.query, str(path))
+            if protein.prediction is not None and (query := protein.prediction.query) is not None:
+                row = find_name(protein.alignment.names, query, str(path))
                 protein.alignment = centre_on_query(protein.alignment, row, str(path))
     give_truth(proteins, inputs)
     number_of = Counter(protein.id for protein in proteins)

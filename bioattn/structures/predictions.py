@@ -97,9 +97,8 @@ class PredictionScores:
     columns: int
     columns_used: int
     has_contacts: bool
-    plddt: list[float]
-    """Of each residue; empty without a structure."""
     mean_plddt: float | None
+    """Of all residues; None without a structure."""
     trained_on: str | None
     """A family that the model was trained on and this protein is like."""
     warnings: list[str]
@@ -132,7 +131,6 @@ def read_scores(folder: Path) -> PredictionScores:
             columns=scores["columns"],
             columns_used=scores["columns_used"],
             has_contacts="contact_pairs" in scores,
-            plddt=[float(value) for value in scores.get("plddt") or ()],
             mean_plddt=scores.get("mean_plddt"),
             trained_on=scores["trained_on"],
             warnings=scores["warnings"],

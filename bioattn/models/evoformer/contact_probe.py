@@ -152,8 +152,8 @@ class ContactProbe(LikelihoodProbe):
 
     model: LoadedEvoformerModel
     aligned: Sequence[Aligned]
-    trained_on: Mapping[str, str | None] = field(default_factory=dict)
-    """The training family that an alignment is like, by its name; empty where that is not known."""
+    relatives: Sequence[str] | None = None
+    """Alignments that are like families of the training; None = not known."""
     controls: Sequence["ContactProbe"] = ()
     """The same alignments, of models trained with uniform MSA attention."""
     drawn: tuple[int, ModelInputs] | None = field(default=None, repr=False)
@@ -402,7 +402,7 @@ class ContactProbe(LikelihoodProbe):
 
     def verdict(self) -> Verdict:
         tested = NEEDED in self.measures or self.measures.passed("skill") is False
-        alike = [name for name, family in self.trained_on.items() if family]
+        alike = listed(self.relatives or ())
         caveats = {
             "Maps are means over rows, blocks and heads of row attention; a single head may be better or worse "
             "(explain heads).": True,
@@ -410,11 +410,9 @@ class ContactProbe(LikelihoodProbe):
             "uniform attention (train evoformer -c model.uniform_msa_attention=true).": not tested,
             "How well the model predicts is not known (no structures).": "skill" not in self.measures,
             "The model was trained on these proteins: on others it may do worse.": self.held_out == "train",
-            f"The model was trained on proteins like {listed(alike)}: on others it may do worse.": bool(
-                alike
-            ),
-            "Whether the model was trained on these proteins is not known.": not self.held_out
-            and not self.trained_on,
+            f"The model was trained on proteins like {alike}: on others it may do worse.": bool(alike),
+            "Whether the model was trained on these proteins is not known.": self.relatives is None
+            and not self.held_out,
             f"Fewer than {FEW} proteins: no interval tells what is chance.": len(self.ids) < FEW,
         }
         return judge(self.measures, QUESTIONS, PASSED, caveats)
@@ -457,10 +455,11 @@ def make_probe(
             what = "attends by weights of its own; give the model trained with uniform_msa_attention"
             raise BioattnError(f"--other-model {control.path}: {what}")
     aligned: list[Aligned] = []
-    held_out, trained_on = "", dict[str, str | None]()
+    held_out, relatives = "", None
     path = path_in(given, ALIGNED_LETTERS)
     if path is None or not path.is_file() or not h5py.is_hdf5(path):
         digests, families = [], read_families(model.path.parent)
+        relatives = list[str]() if families else None
         if path is None:
             drawn: Iterable[Given] = alignments_in(given)[0]
         else:
@@ -471,8 +470,8 @@ def make_probe(
             inputs = prepare_inputs(alignment, model.config, model.inputs, source=str(source.path))
             aligned.append(Aligned(source.name, inputs, None))
             digests.append(digest)
-            if families:
-                trained_on[source.name] = (most_alike(alignment.row(0), families) or (None,))[0]
+            if relatives is not None and most_alike(alignment.row(0), families):
+                relatives.append(source.name)
         sha256 = hashlib.sha256("".join(digests).encode()).hexdigest() if len(digests) > 1 else digests[0]
     else:
         dataset, sha256 = open_contact_dataset(path), sha256_of(path)
@@ -487,7 +486,7 @@ def make_probe(
     return ContactProbe(
         model=model,
         aligned=aligned,
-        trained_on=trained_on,
+        relatives=relatives,
         controls=[make_probe(control, given, settings) for control in controls],
         settings=settings,
         inputs=path or HELD,

@@ -93,8 +93,8 @@ def _sample(folder: Path) -> Sample:
     general: dict[str, Any] = {}
     if (probability := scores.contact_probability()) is not None:
         general["contact_probability"] = probability
-    if scores.plddt:
-        general["plddt"] = round(sum(scores.plddt) / len(scores.plddt), 3)
+    if scores.mean_plddt is not None:
+        general["plddt"] = scores.mean_plddt
     figures = {"rows": scores.rows, "columns": scores.columns, **general}
     return Sample(scores.id, {"general": general, "predictions": figures})
 

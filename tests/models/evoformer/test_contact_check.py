@@ -112,7 +112,7 @@ def test_shuffled_columns_keep_their_residues_and_lose_their_partners(folder):
 NAMES = [name for question in QUESTIONS for name in question.measures]
 
 
-def verdict(proteins=8, held_out="test", trained_on=None, **values):
+def verdict(proteins=8, held_out="test", relatives=None, **values):
     """That on measures that pass but for those given, with their value and whether they pass."""
     measures = Measures()
     for name in NAMES:
@@ -120,7 +120,7 @@ def verdict(proteins=8, held_out="test", trained_on=None, **values):
     for name, (value, passes) in values.items():
         measures.add(name, name, value, "As measured.", least=value if passes else value + 1)
     about = {"inputs": "x", "ids": ["p"] * proteins, "sha256": "", "held_out": held_out}
-    about |= {"trained_on": trained_on or {}}
+    about |= {"relatives": relatives}
     return ContactProbe(model=None, aligned=[], settings=SETTINGS, measures=measures, **about).verdict()
 
 
@@ -203,7 +203,7 @@ def test_a_query_like_a_family_of_the_training_is_told(tmp_path, capsys):
         assert (f"q: is like {name}" in capsys.readouterr().err) is told
         assert read_scores(tmp_path / f"out{told}").trained_on == (name if told else None)
         probe = make_probe(load(shipped), tmp_path / "q.a3m", SETTINGS)
-        assert probe.trained_on == {"q": name if told else None}
-        said = " ".join(verdict(held_out="", trained_on=probe.trained_on).caveats)
+        assert probe.relatives == (["q"] if told else [])
+        said = " ".join(verdict(held_out="", relatives=probe.relatives).caveats)
         assert ("trained on proteins like q:" in said) is told
         assert "is not known" not in said
