@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from bioattn.alignments.choices import ContactSettings, PrepareContacts
 from bioattn.alignments.contact_dataset import ContactProtein, split_groups, write_contact_dataset
 from bioattn.alignments.input_features import encode_alignment
-from bioattn.alignments.rows import random_rows, statistics_of_rows
+from bioattn.alignments.rows import ALONE, random_rows, statistics_of_rows
 from bioattn.choices import MIN_IDENTITY, SPLIT_NAMES, TRAIN
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment_file import read_alignment
@@ -260,7 +260,6 @@ _NO_SIGNAL = (
     "the rows of the alignment agree hardly more than chance makes them; they hardly are a family, look at how "
     "they were found"
 )
-_ALONE = "the alignment has one distinct row: there is nothing to tell contacts from"
 OUTPUT_SUFFIXES = (".h5", ".hdf5")
 
 
@@ -331,7 +330,7 @@ def prepare_contacts(given: PrepareContacts, progress: Progress = SILENT) -> lis
         if mappings is not None and entry.mapping is not None and entry.chain is not None:
             mappings.mkdir(exist_ok=True)
             write_mapping(mappings / f"{entry.pair.id}.tsv", entry.mapping, entry.chain)
-    for concern in (_NO_SIGNAL, _ALONE):
+    for concern in (_NO_SIGNAL, ALONE):
         if names := [entry.pair.id for entry in kept if entry.concern == concern]:
             LOGGER.warning("%s: %s", quoted(names), concern)
     rows = [entry.audit for entry in entries]
@@ -409,7 +408,7 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
         rows = np.concatenate([[0], np.sort(others)])
     sample = encoded.msa[random_rows(len(encoded.msa), _ROWS_LOOKED_AT, np.random.default_rng(0))]
     if len(encoded.msa) == 1:
-        entry.concern = _ALONE
+        entry.concern = ALONE
     elif not statistics_of_rows(sample).has_common_signal:
         entry.concern = _NO_SIGNAL
     cb = mapping.column_cb(chain, alignment.num_columns)
