@@ -165,8 +165,8 @@ def draw(
     figure = _function(picture.draw)(data, width or picture.width)
     if verdict and kind in _OF_MAPS and (code := _verdict(paths[0] if paths else result)) in NEGATIVE:
         text = f"maps not to be believed: {code.replace('-', ' ')} (bioattn explain check)"
-        colour, size = style.ORANGE, style.SMALL_FONT
-        figure.text(0.998, 0.002, text, ha="right", va="bottom", color=colour, fontsize=size)
+        look = {"color": style.ORANGE, "fontsize": style.SMALL_FONT}
+        figure.supxlabel(text, x=0.998, ha="right", **look)  # for which the layout makes room
     return figure, data.record() if hasattr(data, "record") else {}
 
 

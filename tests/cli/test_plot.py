@@ -313,3 +313,8 @@ def test_a_picture_of_maps_that_are_not_believed_says_so(folder, tmp_path):
         with_attributes(path, verdict=verdict)
         assert len(corner()) == number
         assert corner(verdict=False) == []
+    with_attributes(path, verdict="model-not-predictive")
+    figure = plot(path, gene="g0")
+    figure.draw_without_rendering()
+    (word,) = [text.get_window_extent() for text in figure.texts if "believed" in text.get_text()]
+    assert all(word.y1 <= axis.get_tightbbox().y0 for axis in figure.axes)  # beside no label
