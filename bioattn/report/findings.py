@@ -98,21 +98,15 @@ def accuracy_findings(
     figure = f"{title} {value:.3f}"
     if accuracy.interval is not None:
         figure += f" [{accuracy.interval.low:.3f}, {accuracy.interval.high:.3f}]"
-    reference = None if simple is None else simple.figures.get(metric)
-    if simple is None or reference is None:
-        yield Finding(
-            "Accuracy",
-            f"On {table.cells} the model reaches a {figure}. No simple model was fitted beside it, so this says "
-            "little: train without --no-baselines.",
-            "open",
-        )
+    if comparison is not None:
+        yield _beside_simple("model", comparison, figure)
     else:
-        # Without a comparison the model is the simple one, which --keep-best kept.
-        close = comparison is None or (comparison.gain is not None and comparison.gain[0] <= 0)
-        below = comparison is not None and comparison.below
-        won = f"{reference:.3f}, this model a {figure}" if below else ""
-        name = simple.name.partition(" (")[0]
-        yield _beside_simple("model", table.cells, figure, name, reference, won, close=close)
+        text = f"On {table.cells} the model reaches a {figure}. "
+        if simple is None:
+            text += "No simple model was fitted beside it, so this says little: train without --no-baselines."
+        else:
+            text = f"No network: --keep-best kept the best simple model. {text.strip()}"
+        yield Finding("Accuracy", text, "open" if simple is None else "bad")
     specific = model.figures.get("specific_pearson")
     if specific is not None and len(accuracy.per_treatment) > 1:
         other = None if simple is None else simple.figures.get("specific_pearson")
@@ -137,36 +131,28 @@ def data_findings(other: Path | None) -> Iterator[Finding]:
         yield Finding("Accuracy", text, "open", leads=True)
 
 
-def _beside_simple(
-    kind: str, cells: str, figure: str, name: str, reference: float, won: str, *, close: bool
-) -> Finding:
-    """The accuracy of a model beside that of the best simple one.
-
-    kind: what the simple one is. figure: what the model reaches. won: what both reach, where the simple one wins.
-    close: whether the gain is not clear.
-    """
-    if won:
-        text = f"A simple {kind} wins: on {cells} {name} reaches {won}. "
+def _beside_simple(kind: str, beside: Comparison, figure: str) -> Finding:
+    """The model beside the best simple one. kind: what that is. figure: what the model reaches."""
+    cells, _, _, name, simple, _ = beside.as_in_tables()
+    tone: Tone = "bad"
+    if beside.below:
+        text = f"A simple {kind} wins: on {cells} {name} reaches {simple:.3f}, this model a {figure}. "
         text += "What its attention shows explains the worse of the two."
-    elif close:
+    elif beside.gain is not None and beside.gain[0] <= 0:
         text = f"No clear gain over a simple model: on {cells} the model reaches a {figure}, "
-        text += f"{name} {reference:.3f}."
+        text += f"{name} {simple:.3f}."
     else:
-        text = f"On {cells} the model reaches a {figure}; the best simple {kind}, {name}, {reference:.3f}."
-    return Finding("Accuracy", text, "bad" if won or close else "good", leads=True)
+        text = f"On {cells} the model reaches a {figure}; the best simple {kind}, {name}, {simple:.3f}."
+        tone = "good"
+    return Finding("Accuracy", text, tone, leads=True)
 
 
 def comparison_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Finding]:
     """A trained model of any family beside the best simple model, as its training record has it."""
     comparison = read_comparison(model, record)
-    if comparison is None:
-        return
-    cells, figure, ours, name, simple, _ = comparison.as_in_tables()
-    title = FIGURE_TITLES.get(figure, figure)
-    won = f"a {title} of {simple:.3f}, this model {ours:.3f}" if comparison.below else ""
-    level = comparison.gain is not None and comparison.gain[0] <= 0
-    reached = f"{title} of {ours:.3f}"
-    yield _beside_simple("method", cells, reached, name, simple, won, close=level)
+    if comparison is not None:
+        _, figure, ours, *_ = comparison.as_in_tables()
+        yield _beside_simple("method", comparison, f"{FIGURE_TITLES.get(figure, figure)} of {ours:.3f}")
 
 
 def next_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Finding]:
