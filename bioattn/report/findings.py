@@ -106,7 +106,7 @@ def accuracy_findings(
             text += "No simple model was fitted beside it, so this says little: train without --no-baselines."
         else:
             text = f"No network: --keep-best kept the best simple model. {text.strip()}"
-        yield Finding("Accuracy", text, "open" if simple is None else "bad")
+        yield Finding("Accuracy", text, "open" if simple is None else "bad", leads=simple is not None)
     specific = model.figures.get("specific_pearson")
     if specific is not None and len(accuracy.per_treatment) > 1:
         other = None if simple is None else simple.figures.get("specific_pearson")

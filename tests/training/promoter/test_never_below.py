@@ -123,6 +123,7 @@ def test_members_have_the_shares_that_are_named(noisy_path, tmp_path):
     assert [name.split()[1] for name in members][:2] == ["cold", "warm"]
     kept = [name for name in members if not name.startswith("0%")]
     assert record["settings"].partition(": on validation genes")[0] == " and ".join(kept)
+    assert "weights of epoch" not in (tmp_path / "m" / "README.md").read_text()  # each network has its own
     shapes = {"cold": ("cross", "own"), "warm": ("cross", "shared"), "ridge": ("ridge", "own")}
     wanted = [shape for kind, shape in shapes.items() if any(kind in name for name in kept)]
     assert [(each["conditioning"], each["readout"]) for each in architectures(tmp_path / "m")] == wanted

@@ -305,7 +305,7 @@ def card_lines(
     """The lines of the card. record: the training record."""
     comparison, kept, pruned = evaluation.beside, record.get("kept"), record.get("pruned")
     notes = []
-    weights = f"weights of epoch {record['best_epoch']}, "
+    weights = "" if record["best_epoch"] is None else f"weights of epoch {record['best_epoch']}, "
     if len(record["networks"]) > 1:
         weights = f"mean of {len(record['networks'])} networks, "
     if kept is not None:

@@ -375,6 +375,8 @@ class PromoterTask(Task):
         }
 
     def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
+        if len(self.trainings) > 1:  # of which each has an epoch of its own, and some are left out
+            record = {**record, "best_epoch": None}
         return card_lines(self.model.config, self.dataset, record, cast(Evaluation, results))
 
 
