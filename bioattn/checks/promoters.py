@@ -354,7 +354,7 @@ def _too_little(measures: Measures, predictive: str | None) -> str:
     if measure is None:
         return ""
     interval, new = measure.interval, "on genes it was not trained on"
-    if interval is not None and interval[0] <= 0 <= interval[1]:
+    if measure.value <= 0 if interval is None else interval[0] <= 0 <= interval[1]:
         return f"The model predicts nothing {new}, so its attention explains nothing."
     between = "" if interval is None else f", 95 % interval {interval[0]:.2f} to {interval[1]:.2f}"
     skill = f"a skill of {measure.value:.2f}{between}; {thresholds.SKILL:g} or more is needed"

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from bioattn.store.training_record import (
     Comparison,
     read_training_record,
 )
-
-if TYPE_CHECKING:
-    from bioattn.promoters.response_metrics import Estimate
 
 HEADLINE = {"regression": "pearson", "binary": "auroc"}
 METRIC_TITLES = {
@@ -73,8 +70,8 @@ class Evaluation:
     """Test genes first."""
     per_treatment: dict[str, float | None]
     """The headline figure of every treatment on the test (else validation) genes."""
-    interval: "Estimate | None" = None
-    """Of the model's headline figure on test genes, over genes; where it was computed from predictions."""
+    interval: tuple[float, float] | None = None
+    """95 %, over genes, of the model's headline figure in the first table."""
 
     @property
     def headline(self) -> str:
@@ -93,12 +90,14 @@ def read_evaluation(model: Path, record: Mapping[str, Any], task: str) -> Evalua
             (str(row["cells"]), PredictorRow(str(row["name"]), row["name"] == MODEL_ROW, _figures(row)))
             for row in evaluation["rows"]
         ]
+        ends = evaluation.get("interval")
+        around = None if ends is None else (float(ends[0]), float(ends[1]))
         simple = (record.get(COMPARISON) or record.get("kept") or {}).get("simple_model")
         per_treatment = {
             str(name): figures.get(HEADLINE.get(task, "pearson"))
             for name, figures in evaluation["per_treatment"].items()
         }
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         if not record:
             return None
         raise FormatError(
@@ -114,7 +113,7 @@ def read_evaluation(model: Path, record: Mapping[str, Any], task: str) -> Evalua
         metrics = [name for name in METRIC_TITLES if any(name in row.figures for row in mine)]
         best = next((row for row in mine if row.name.partition(" (")[0] == simple), None)
         tables.append(AccuracyTable(cells, metrics, mine, best))
-    return Evaluation(task=task, tables=tables, per_treatment=per_treatment)
+    return Evaluation(task=task, tables=tables, per_treatment=per_treatment, interval=around)
 
 
 def _figures(row: dict[str, Any]) -> dict[str, float | None]:

@@ -1,32 +1,26 @@
 """Everything a report says, collected from its inputs before a line of HTML is written."""
 
 import csv
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from bioattn.checks.measures import Code
 from bioattn.checks.record import CheckRecord, read_check, tone_of
-from bioattn.choices import TEST, VALIDATION
 from bioattn.errors import BioattnError, FormatError
 from bioattn.interpret.motifs.motif_folder import MotifResults, read_motif_export
 from bioattn.io.files import read_json, sha256_of
 from bioattn.models.evaluation import (
-    HEADLINE,
-    AccuracyTable,
     Evaluation,
     TrainingHistory,
     find_history,
     read_comparison,
     read_evaluation,
 )
-from bioattn.promoters.dataset import PromoterDataset, read_dataset
-from bioattn.promoters.response_metrics import Estimate, estimate, median_auroc, median_pearson
+from bioattn.promoters.dataset import read_dataset
 from bioattn.report import findings
 from bioattn.report.alignments import AlignmentPage, collect_alignments
 from bioattn.report.findings import Finding
@@ -125,7 +119,7 @@ def collect_report(
     accuracy = None
     if inputs.model is not None:
         task = str(config.get("task", "regression"))
-        accuracy = collect_accuracy(inputs, record, task, dataset, predictions)
+        accuracy = read_evaluation(inputs.model, record, task)
     pages, left_out = collect_alignments(inputs, progress)
     others = [each for each in (inputs.evoformer_model, *inputs.trained_model) if each is not None]
     models = others if inputs.model is None else [inputs.model, *others]
@@ -231,47 +225,3 @@ def _settings(config: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
             if values:
                 shown[name] = values[0] if len(set(values)) == 1 else ", ".join(map(str, values))
     return shown
-
-
-_SAME = 0.01
-"""A figure computed here that differs more from the recorded one is of other predictions."""
-
-
-def collect_accuracy(
-    inputs: ReportInputs,
-    record: Mapping[str, Any],
-    task: str,
-    dataset: PromoterDataset | None,
-    predictions: pd.DataFrame | None,
-) -> Evaluation | None:
-    """The evaluation of a promoter model with an interval; None when it was never scored.
-
-    predictions: of the model, genes × treatments, response units. Raises: FormatError for a damaged record.
-    """
-    assert inputs.model is not None
-    evaluation = read_evaluation(inputs.model, record, task)
-    if evaluation is None or dataset is None or predictions is None or inputs.of_other_data():
-        return evaluation
-    return replace(evaluation, interval=_interval(dataset, predictions, evaluation.tables[0], task))
-
-
-def _interval(
-    dataset: PromoterDataset, predictions: pd.DataFrame, table: AccuracyTable, task: str
-) -> Estimate | None:
-    """Over the genes of the table, if the predictions are those that were scored."""
-    split = {"test genes": TEST, "validation genes": VALIDATION}.get(table.cells)
-    model = table.model
-    if split is None or model is None:
-        return None
-    genes = dataset.genes_in(split)
-    names = [dataset.gene_ids[gene] for gene in genes]
-    treatments = [name for name in dataset.treatments.names if name in predictions.columns]
-    if len(treatments) < dataset.num_treatments or not set(names) <= set(predictions.index):
-        return None
-    truth = dataset.targets[genes].astype(np.float64)
-    answers: NDArray[np.float64] = predictions.loc[names, treatments].to_numpy(np.float64)
-    # Correlation and rank do not ask for the units, so standardised targets need no way back.
-    statistic = median_auroc if task == "binary" else median_pearson
-    found = estimate(statistic(truth, answers), len(genes))
-    recorded = model.figures.get(HEADLINE.get(task, "pearson"))
-    return found if recorded is not None and abs(found.value - recorded) <= _SAME else None

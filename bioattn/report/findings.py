@@ -97,7 +97,7 @@ def accuracy_findings(
     title = HEADLINE_TITLES[metric]
     figure = f"{title} {value:.3f}"
     if accuracy.interval is not None:
-        figure += f" [{accuracy.interval.low:.3f}, {accuracy.interval.high:.3f}]"
+        figure += f" [{accuracy.interval[0]:.3f}, {accuracy.interval[1]:.3f}]"
     if comparison is not None:
         yield _beside_simple("model", comparison, figure)
     else:

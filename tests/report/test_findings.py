@@ -10,7 +10,6 @@ from bioattn.checks.record import CheckRecord, read_check
 from bioattn.errors import FormatError
 from bioattn.interpret.motifs.motif_folder import FoundMotif, MotifResults, TreatmentMotif
 from bioattn.models.evaluation import AccuracyTable, Evaluation, PredictorRow
-from bioattn.promoters.response_metrics import Estimate
 from bioattn.report.findings import (
     accuracy_findings,
     check_findings,
@@ -54,7 +53,7 @@ def test_the_model_is_held_against_the_best_simple_model(simple, gain, tone, say
         task="regression",
         tables=[AccuracyTable("test genes", ["pearson"], rows, None if simple is None else rows[1])],
         per_treatment={"a": 0.5},
-        interval=Estimate(0.5, 0.4, 0.6),
+        interval=(0.4, 0.6),
     )
     beside = None if gain is None else Comparison("test genes", "r", 0.5, "6-mer ridge", simple, gain)
     first = next(accuracy_findings(given, True, beside))

@@ -123,6 +123,9 @@ def test_members_have_the_shares_that_are_named(noisy_path, tmp_path):
     assert [name.split()[1] for name in members][:2] == ["cold", "warm"]
     kept = [name for name in members if not name.startswith("0%")]
     assert record["settings"].partition(": on validation genes")[0] == " and ".join(kept)
+    low, high = record["evaluation"]["interval"]
+    on_test = next(row for row in record["evaluation"]["rows"] if row["cells"] == "test genes")
+    assert low < on_test["pearson"] < high
     assert "weights of epoch" not in (tmp_path / "m" / "README.md").read_text()  # each network has its own
     shapes = {"cold": ("cross", "own"), "warm": ("cross", "shared"), "ridge": ("ridge", "own")}
     wanted = [shape for kind, shape in shapes.items() if any(kind in name for name in kept)]

@@ -113,6 +113,8 @@ class Evaluation:
     rows: list[Row]
     per_treatment: dict[str, dict[str, float]]
     beside: Comparison | None
+    interval: tuple[float, float] | None = None
+    """95 %, over genes, of the model's first figure on the test (else validation) genes."""
     check: str = ""
     """What the quick check of the maps says."""
     verdict: str = ""
@@ -156,6 +158,7 @@ class Evaluation:
         return {
             "rows": [{"name": row.name, "cells": row.cells, **_finite(row.figures)} for row in self.rows],
             "per_treatment": {name: _finite(figures) for name, figures in self.per_treatment.items()},
+            "interval": self.interval and [round(end, 6) for end in self.interval],
             "check": self.check,
             "verdict": self.verdict,
         }
@@ -183,7 +186,7 @@ def evaluate(
     seen and unseen genes where there are any, beside `simple` models; all in response units."""
     treatments = dataset.treatments_in(TRAIN)
     best = best_simple(simple, dataset.task)
-    beside = None
+    beside, around = None, None
     details: dict[str, dict[str, float]] = {}
     cells = [
         (f"{name} genes", dataset.genes_in(split))
@@ -210,15 +213,20 @@ def evaluate(
     if predicted is not None:
         label, genes, predicted_GT = predicted
         truth_GT = dataset.targets[np.ix_(genes, treatments)].astype(np.float64)
+        statistic = median_auroc if dataset.task == "binary" else median_pearson
+        ours_B = resampled(statistic(truth_GT, predicted_GT), len(genes))
+        around = _ends(ours_B)
         if best is not None:
-            beside = _beside(dataset.task, label, truth_GT, predicted_GT, best, genes)
+            simple_B = resampled(statistic(truth_GT, best.predictions[genes]), len(genes))
+            figure, gain = next(iter(FIGURES[dataset.task].values())), _ends(ours_B - simple_B)
+            beside = Comparison(label, figure, float(ours_B[0]), best.name, float(simple_B[0]), gain)
         mean_T, sd_T = response_units(dataset, treatments)
         by_metric = per_treatment(truth_GT * sd_T + mean_T, predicted_GT * sd_T + mean_T, dataset.task)
         details = {
             dataset.treatments.names[t]: {metric: float(values[i]) for metric, values in by_metric.items()}
             for i, t in enumerate(treatments)
         }
-    return Evaluation(task=dataset.task, rows=rows, per_treatment=details, beside=beside)
+    return Evaluation(task=dataset.task, rows=rows, per_treatment=details, beside=beside, interval=around)
 
 
 def _rows(
@@ -279,24 +287,10 @@ def predict_responses(
     return np.concatenate(answers)
 
 
-def _beside(
-    task: str, cells: str, truth_GT: Floats, predicted_GT: Floats, simple: Baseline, genes: NDArray[np.int64]
-) -> Comparison:
-    """The model and the simple model on the same genes, with the interval of their difference over these genes."""
-    statistic = median_auroc if task == "binary" else median_pearson
-    ours_B, simple_B = (
-        resampled(statistic(truth_GT, each_GT), len(genes))
-        for each_GT in (predicted_GT, simple.predictions[genes])
-    )
-    gain = interval(ours_B - simple_B)
-    return Comparison(
-        cells,
-        next(iter(FIGURES[task].values())),
-        float(ours_B[0]),
-        simple.name,
-        float(simple_B[0]),
-        (gain.low, gain.high) if np.isfinite([gain.low, gain.high]).all() else None,
-    )
+def _ends(values_B: Floats) -> tuple[float, float] | None:
+    """The 95 % interval of `resampled` values; None where they are none."""
+    _, low, high = interval(values_B)
+    return (low, high) if np.isfinite([low, high]).all() else None
 
 
 def card_lines(
