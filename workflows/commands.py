@@ -183,7 +183,7 @@ STEPS = (
     ),
     Step(
         "prepare msa",
-        {"source": f"{FAMILY}.a3m"},
+        {"alignment": f"{FAMILY}.a3m"},
         {"alignment": ".prepared.a3m", "stats": ".prepared.json"},
         options="--max-identity 0.9",
         sample="simulated",

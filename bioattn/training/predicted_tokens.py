@@ -125,7 +125,7 @@ class Evaluation:
         sides = [each for each in ("validation", "test") if any(row.side == each for row in self.rows)]
         best: dict[str, tuple[float, str]] = {}
         for row in self.rows:
-            if row.side == sides[0] and row.name != MODEL_ROW:
+            if row.side in sides[:1] and row.name != MODEL_ROW:
                 value = self.deciding(row)[1]
                 figure = -math.inf if math.isnan(value) else -value if self.smaller_is_better else value
                 if row.target not in best or figure > best[row.target][0]:

@@ -238,7 +238,7 @@ process BIOATTN_PREPARE_MSA {
     label 'process_single'
 
     input:
-    tuple val(meta), path(source)
+    tuple val(meta), path(alignment)
 
     output:
     tuple val(meta), path("${prefix}.prepared.a3m"), emit: alignment
@@ -251,7 +251,7 @@ process BIOATTN_PREPARE_MSA {
     prefix = task.ext.prefix ?: "${meta.id}"
     """
     bioattn prepare msa \\
-        ${source} \\
+        ${alignment} \\
         --output ${prefix}.prepared.a3m \\
         --stats ${prefix}.prepared.json \\
         --threads ${task.cpus} \\
