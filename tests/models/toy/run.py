@@ -52,7 +52,7 @@ def load_toy(folder, device):
 def toy_work(loaded, inputs, options, sites, batch_size=3):
     """How sequences are called, batch by batch, and the layout of the results."""
     path = path_in(inputs, "ACGTN")
-    codes = read_sequences(path) if path else dict(zip(*sequences_in(inputs), strict=True))
+    codes = read_sequences(path) if path else dict(zip(*sequences_in(inputs)[:2], strict=True))
     codes = {name: encode(each) if isinstance(each, str) else each for name, each in codes.items()}
 
     def forward(sequences):
