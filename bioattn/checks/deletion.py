@@ -43,7 +43,8 @@ MIN_BINS = 3
 def _ranks(values: NDArray[np.floating]) -> Floats:
     """Ranks along the last axis, ties given their mean."""
     rows = values.reshape(-1, values.shape[-1])
-    return pd.DataFrame(rows).rank(axis=1).to_numpy().reshape(values.shape)
+    # A copy: arrays of pandas 3 cannot be written.
+    return np.array(pd.DataFrame(rows).rank(axis=1)).reshape(values.shape)
 
 
 def map_spearman(
