@@ -19,11 +19,7 @@ from bioattn.alignments.rows import (
     rows_with_residues,
     rows_within_gaps,
 )
-from bioattn.alignments.weights import (
-    filter_order,
-    non_redundant,
-    sequence_weights,
-)
+from bioattn.alignments.weights import filter_order, non_redundant, sequence_weights
 from tests.alignments.conftest import random_family
 
 ROWS = b"ACDE-GHIKL ACDEFGHIKL ACDE------ ACXXX----- ACDE------ ---------- WWWWWWWWWW".split()

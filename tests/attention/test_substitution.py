@@ -73,11 +73,7 @@ def test_a_sinks_weight_is_the_last_and_uses_no_value():
     site = AttentionSite(name="with.sink", axes=SITE.axes, heads=SITE.heads, null_key=True)
     torch.manual_seed(0)
     layer = MultiHeadAttention(
-        query_channels=8,
-        output_channels=8,
-        num_heads=HEADS,
-        head_channels=4,
-        site=site,
+        query_channels=8, output_channels=8, num_heads=HEADS, head_channels=4, site=site
     )
     key = torch.randn(BATCH, KEYS, 8)
 

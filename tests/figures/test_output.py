@@ -13,12 +13,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from PIL import Image
 
-from bioattn.figures.motif_logos import (
-    BASE_COLOURS,
-    draw_letters,
-    draw_logos,
-    read_logos,
-)
+from bioattn.figures.motif_logos import BASE_COLOURS, draw_letters, draw_logos, read_logos
 from bioattn.formats.meme import Motif, write_meme
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,12 +14,7 @@ from bioattn.figures.contact_prediction import (
     read_contact_truth,
     truth_from_coordinates,
 )
-from bioattn.figures.structures import (
-    ContactPicture,
-    compare_contacts,
-    draw_contact_map,
-    expected_and_true,
-)
+from bioattn.figures.structures import ContactPicture, compare_contacts, draw_contact_map, expected_and_true
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_file import StructureResidue, write_pdb
 from bioattn.structures.contacts import contact_scores

@@ -36,12 +36,7 @@ def test_reverse_complement_is_biopythons_and_its_own_inverse(sequence):
 
 
 @pytest.mark.parametrize(
-    ("sequence", "position", "word"),
-    [
-        ("ACGU", "4", "RNA"),
-        ("MKLV", "3", "DNA"),
-        ("AC-GT", "3", "gap"),
-    ],
+    ("sequence", "position", "word"), [("ACGU", "4", "RNA"), ("MKLV", "3", "DNA"), ("AC-GT", "3", "gap")]
 )
 def test_other_letters_are_refused_with_record_and_position(sequence, position, word):
     with pytest.raises(FormatError, match=rf"record 'x', position {position}: .*{word}"):

@@ -19,10 +19,7 @@ from bioattn.errors import FormatError
 from bioattn.formats.npz import NpzArrays, npz_output
 from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.formats.rr import read_rr as read_contacts
-from bioattn.formats.tables import (
-    open_table,
-    parse_numbers,
-)
+from bioattn.formats.tables import open_table, parse_numbers
 
 
 def table(tmp_path, text, name="t.tsv"):

@@ -12,11 +12,7 @@ from bioattn.choices import Reduction, WeightType
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.attention import GatedAttention
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.sites import (
-    AlignmentSizes,
-    alignment_layout,
-    alignment_sample,
-)
+from bioattn.models.evoformer.sites import AlignmentSizes, alignment_layout, alignment_sample
 from bioattn.models.evoformer.stacks import EvoformerStack
 from bioattn.store.file_kinds import validate_results
 from bioattn.store.inspection import validate_file

@@ -125,31 +125,27 @@ def test_position_0_goes_from_the_promoters_to_figures(make_model, make_promoter
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "sentence"),
+    ("line", "code", "sentence"),
     [
         (
-            ["run", "promoter", "{model}", "{promoters}", "-o", "x.tsv", "--treatment", "salt"],
+            "run promoter {model} {promoters} -o x.tsv --treatment salt",
             1,
-            "--treatment 'salt': the model holds no such treatment",
+            "the model holds no such treatment",
         ),
-        (["export", "attention", "{model}", "{promoters}", "-o", "-"], 2, "standard output"),
-        (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--heads", "9"], 1, "heads 0 to 2"),
-        (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--sites", "x"], 1, "--sites 'x'"),
-        (["export", "attention", "{film}", "{promoters}", "-o", "x.h5"], 1, "has no attention sites"),
+        ("export attention {model} {promoters} -o -", 2, "standard output"),
+        ("export attention {model} {promoters} -o x.h5 --heads 9", 1, "heads 0 to 2"),
+        ("export attention {model} {promoters} -o x.h5 --sites x", 1, "--sites 'x'"),
+        ("export attention {film} {promoters} -o x.h5", 1, "has no attention sites"),
         (
-            ["run", "promoter", "{model}", "{promoters}", "-o", "x.tsv", "--attention", "{promoters}"],
+            "run promoter {model} {promoters} -o x.tsv --attention {promoters}",
             2,
-            "--attention would write {promoters}, which is an input",
+            "{promoters}, which is an input",
         ),
-        (
-            ["export", "attention", "{model}", "{promoters}", "-o", "{model}/new.h5"],
-            2,
-            "--output {model}/new.h5: lies in the folder",
-        ),
+        ("export attention {model} {promoters} -o {model}/new.h5", 2, "{model}/new.h5: lies in the folder"),
     ],
 )
 def test_mistakes_are_one_sentence_and_a_code(
-    make_model, make_promoters, tmp_path, monkeypatch, capsys, arguments, code, sentence
+    make_model, make_promoters, tmp_path, monkeypatch, capsys, line, code, sentence
 ):
     monkeypatch.chdir(tmp_path)
     places = {
@@ -158,7 +154,7 @@ def test_mistakes_are_one_sentence_and_a_code(
         "promoters": make_promoters(),
     }
     before = sorted(tmp_path.rglob("*"))
-    assert bioattn(*(argument.format(**places) for argument in arguments)) == code
+    assert bioattn(*line.format(**places).split()) == code
     errors = capsys.readouterr().err
     assert sentence.format(**places) in errors
     assert "Traceback" not in errors

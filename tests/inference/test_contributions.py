@@ -91,12 +91,7 @@ def test_they_add_up_to_the_prediction(make_model, promoters, tmp_path, task):
 
 
 @pytest.mark.parametrize(
-    "shape",
-    [
-        {"hops": 2},
-        {"hops": 2, "reader": "hidden"},
-        {"reader": "hidden", "stem": Stem.TRANSFORMER},
-    ],
+    "shape", [{"hops": 2}, {"hops": 2, "reader": "hidden"}, {"reader": "hidden", "stem": Stem.TRANSFORMER}]
 )
 def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(make_model, promoters, tmp_path, shape):
     """The loop moves one weight after the other, and takes differences where the product takes gradients."""

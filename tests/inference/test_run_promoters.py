@@ -190,8 +190,7 @@ def test_the_printed_size_is_the_size(
     loaded = load(make_model(conditioning=conditioning))
     foreseen: list[int] = []
     monkeypatch.setattr(
-        "bioattn.inference.run.require_free_space",
-        lambda _, wanted, *__: foreseen.append(wanted),
+        "bioattn.inference.run.require_free_space", lambda _, wanted, *__: foreseen.append(wanted)
     )
     summary = run_promoters(
         loaded,

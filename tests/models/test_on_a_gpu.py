@@ -81,10 +81,7 @@ JOBS = {
             runs,
         )
         for shape, runs in (
-            (
-                "cross",
-                f"{RUN_PROMOTER}explain check model promoters.fa --dataset x.dataset.h5 -o check.json",
-            ),
+            ("cross", f"{RUN_PROMOTER}explain check model promoters.fa --dataset x.dataset.h5 -o check.json"),
             ("cross-all", RUN_PROMOTER),
             ("film", "run promoter model promoters.fa -o responses.tsv"),
             ("concat", "run promoter model promoters.fa -o responses.tsv"),

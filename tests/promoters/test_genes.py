@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.genes import Gene, Place
-from bioattn.promoters.genes import (
-    GeneNames,
-    choose_genes,
-    find_genes,
-    match_ids,
-    read_units,
-)
+from bioattn.promoters.genes import GeneNames, choose_genes, find_genes, match_ids, read_units
 
 
 @pytest.mark.parametrize(

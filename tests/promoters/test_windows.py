@@ -13,11 +13,7 @@ from bioattn.formats.genes import Annotation, Gene, Place, Transcript
 from bioattn.formats.genome import Chromosome, open_genome
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.promoters.choices import WindowSettings
-from bioattn.promoters.chromosomes import (
-    find_aliases,
-    match_chromosomes,
-    suggest_aliases,
-)
+from bioattn.promoters.chromosomes import find_aliases, match_chromosomes, suggest_aliases
 from bioattn.promoters.preparation import GeneSpans, Span, find_anchor, trim_upstream, window_around
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 

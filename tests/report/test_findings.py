@@ -6,7 +6,7 @@ import math
 import pytest
 
 from bioattn.checks.measures import Code, Measure, Verdict
-from bioattn.checks.record import CheckRecord, read_check
+from bioattn.checks.record import read_check
 from bioattn.errors import FormatError
 from bioattn.interpret.motifs.motif_folder import FoundMotif, MotifResults, TreatmentMotif
 from bioattn.models.evaluation import AccuracyTable, Evaluation, PredictorRow
@@ -18,17 +18,13 @@ from bioattn.report.findings import (
     motif_findings,
 )
 from bioattn.store.training_record import Comparison
+from tests.making import write_check
 
 
 @pytest.mark.parametrize(
     ("simple", "gain", "tone", "says"),
     [
-        (
-            0.3,
-            (0.1, 0.3),
-            "good",
-            "median r over treatments 0.500 [0.400, 0.600]; the best simple model",
-        ),
+        (0.3, (0.1, 0.3), "good", "median r over treatments 0.500 [0.400, 0.600]; the best simple model"),
         (
             0.6,
             (-0.2, -0.01),
@@ -37,12 +33,7 @@ from bioattn.store.training_record import Comparison
         ),
         (0.6, (-0.2, 0.1), "bad", "No clear gain over a simple model"),
         (0.4, (-0.1, 0.3), "bad", "No clear gain over a simple model"),
-        (
-            0.5,
-            None,
-            "bad",
-            "No network: --keep-best kept the best simple model. On test genes the model reaches",
-        ),
+        (0.5, None, "bad", "No network: --keep-best kept the best simple model. On test genes the model"),
         (None, None, "open", "No simple model was fitted beside it"),
     ],
 )
@@ -73,20 +64,12 @@ def test_the_model_is_held_against_the_best_simple_model(simple, gain, tone, say
     ],
 )
 def test_verdicts(tmp_path, code, tone):
-    path = tmp_path / "check.json"
     measures = [
         Measure(name=name, label=name, value=value, passed=passed, sentence="")
         for name, value, passed in (("a", 1, True), ("b", math.nan, None), ("c", 0.5, False))
     ]
-    record = CheckRecord(
-        model_sha256="",
-        input_sha256="",
-        settings={},
-        verdict=Verdict(Code(code), "So it is.", ["One seed only."], []),
-        measures=measures,
-    )
-    content = record.to_json()
-    path.write_text(json.dumps(content))
+    said = Verdict(Code(code), "So it is.", ["One seed only."], [])
+    path = write_check(tmp_path / "check.json", verdict=said, measures=measures)
     verdict, caveat = check_findings(read_check(path), asked=True)
     assert verdict.tone == tone
     # Until controls have been retrained no verdict is a good one.
@@ -96,7 +79,7 @@ def test_verdicts(tmp_path, code, tone):
     )
     assert verdict.leads
     assert (caveat.tone, caveat.text) == ("open", "But: One seed only.")
-    path.write_text(json.dumps({**content, "format_version": "2.0"}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": "2.0"}))
     with pytest.raises(FormatError, match="is of another version"):
         read_check(path)
 

@@ -13,12 +13,7 @@ import torch
 
 from bioattn.errors import SettingsError
 from bioattn.system import doctor, memory
-from bioattn.system.device import (
-    describe_device,
-    granted_cores,
-    granted_threads,
-    set_threads,
-)
+from bioattn.system.device import describe_device, granted_cores, granted_threads, set_threads
 from bioattn.system.memory import free_memory
 from bioattn.system.shard import parse_shard
 from bioattn_cli.main import main

@@ -22,15 +22,7 @@ from bioattn.system.signals import StopRequest
 from bioattn.training.state import Position, load_state, save_state
 from bioattn.training.task import AdamW, Stage, WeightAverage
 from bioattn_cli.main import main
-from tests.training.runs import (
-    EVOFORMER,
-    PROMOTER,
-    STAGES,
-    StopAfter,
-    same_folders,
-    train,
-    write_settings,
-)
+from tests.training.runs import EVOFORMER, PROMOTER, STAGES, StopAfter, same_folders, train, write_settings
 
 JOB = {"dataset": "0" * 64, "training": {"seed": 0, "epochs": 3}, "exclude": ["1ABC"]}
 

@@ -22,9 +22,7 @@ DATA = REPOSITORY / "data"
 
 
 def test_every_command_is_a_step():
-    commands = {" ".join(words) for words in every_command()}
-    # The plot commands are becoming one.
-    assert {words for words in commands if not words.startswith("plot")} <= set(BY_WORDS) <= commands
+    assert {" ".join(words) for words in every_command()} == set(BY_WORDS)
 
 
 def test_the_files_are_those_of_the_table():

@@ -83,10 +83,7 @@ def run(settings, running):
     with text_output(settings.output) as calls:
         calls.write(FIRST_LINE + "\n")
         calls.writelines(f"{name}\t{called}\n" for name, called in table["calls"].items())
-    return RunReport(
-        f"wrote {settings.output}",
-        outputs=[settings.output],
-    )
+    return RunReport(f"wrote {settings.output}", outputs=[settings.output])
 
 
 def export_attention(settings, running):

@@ -19,11 +19,7 @@ from bioattn.models.evoformer.heads import (
     sample_losses,
 )
 from bioattn.models.evoformer.inputs import target_columns
-from bioattn.models.evoformer.training_families import (
-    TrainingFamily,
-    TrainingSamples,
-    draw_rows,
-)
+from bioattn.models.evoformer.training_families import TrainingFamily, TrainingSamples, draw_rows
 
 
 def test_bins_are_those_of_the_supplement():

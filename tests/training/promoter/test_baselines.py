@@ -17,10 +17,7 @@ from bioattn.choices import TEST, TRAIN, VALIDATION
 from bioattn.models.promoter.config import Strand
 from bioattn.models.promoter.training import baselines
 from bioattn.models.promoter.training.data import split_certificate
-from bioattn.models.promoter.training.evaluation import (
-    feature_distances,
-    nearest_treatments,
-)
+from bioattn.models.promoter.training.evaluation import feature_distances, nearest_treatments
 from bioattn.models.promoter.training.ridge import Kmers, RidgePath, Standardised, features
 from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.response_metrics import pearson
