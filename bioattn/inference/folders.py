@@ -233,11 +233,9 @@ class _FolderRun:
             LOGGER.info(f"{output}: is there already, and so are all results")
             return
         number, resume, force = len(self.sources), settings.resume, settings.force
-        if self.failed and output.exists():  # an earlier run left results that this one does not make
-            raise BioattnError(
-                f"{output}: exists already and would lose the attention of what is left out; go on with "
-                "--resume, or replace all with --force"
-            )
+        if self.failed and not force and output.exists():  # this run makes less than an earlier one left
+            name, reason = next(iter(self.failed.items()))
+            raise BioattnError(f"{output}: exists already and would lose the attention of {name} ({reason})")
         with (
             suppress(_NoAttentionError),
             result_file(output, layout, number, settings=of_file, resume=resume, force=force) as writer,

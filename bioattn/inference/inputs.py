@@ -65,7 +65,7 @@ def path_in(inputs: Any, letters: str) -> Path | None:
 def dataset_in(inputs: Any) -> Path:
     """The path of a dataset. Raises: BioattnError for anything but a path."""
     if not isinstance(inputs, Path | str):
-        raise BioattnError(f"the path of a dataset is needed, and this is a {type(inputs).__name__}")
+        raise BioattnError(f"give the path of a dataset, not a {type(inputs).__name__}")
     return Path(inputs)
 
 

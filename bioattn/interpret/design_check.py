@@ -366,7 +366,7 @@ def _verdict(rows: Sequence[DesignSet], request: DesignRequest) -> tuple[str, li
         why = (
             "take more designs"
             if real_clear
-            else "nor does this oracle tell real promoters that do it from others"
+            else "this oracle does not tell real promoters that do it from others either"
         )
         sentences.append(f"Chance alone may give designs this gain: {why}.")
     if gap > LARGEST_GAP:

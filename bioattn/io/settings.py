@@ -412,5 +412,6 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if isinstance(hint, type) and (
         not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)
     ):
-        raise SettingsError(f"{where} is {value!r}; a value of type {hint.__name__} is needed")
+        shown = f"a {type(value).__name__}" if hasattr(value, "shape") else repr(value)
+        raise SettingsError(f"{where} is {shown}; a value of type {hint.__name__} is needed")
     return value

@@ -4,7 +4,7 @@ import logging
 import shutil
 import weakref
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import mkdtemp
 from typing import Any, cast, get_origin
 
 from bioattn.errors import SettingsError
@@ -57,8 +57,8 @@ def train(
     dataset: what the command takes as its argument, a path or several. output: the model folder; None: only what
     `save` writes stays. resume: go on with an interrupted training of `output`; force: replace a folder that is
     there. settings: options of `bioattn train NAME` with `_` for `-`, such as `epochs=20`; `model` and `training`
-    are the tables that --config takes, as dicts. A DataFrame can stand for the path of a table. A model that ends
-    below a simple one is warned of; `training.json` in its `path` has all figures.
+    are the tables that --config takes, as dicts. A model that ends below a simple one is warned of;
+    `training.json` in its `path` has all figures.
 
     Raises: SettingsError for unknown settings or wrong values; BioattnError for data that cannot be learned from.
     """
@@ -72,21 +72,15 @@ def train(
     argument = next(one.name for one in parameters_of(kind) if one.said.is_argument)
     given = {argument: dataset, "output": path, **settings, "resume": resume, "force": force}
     try:
-        with TemporaryDirectory() as tables:
-            for name, value in given.items():
-                if hasattr(value, "to_csv"):
-                    given[name] = Path(tables, f"{name}.tsv")
-                    named = value.index.name is not None or value.index.dtype.kind not in "iu"
-                    value.to_csv(given[name], sep="\t", index=named)
-            filled = with_config_file(_filled(kind, given))
-            set_threads(threads)
-            chosen_device = choose_device(device)
-            with torch_defaults(), python_warnings():
-                results = run_training(cast(Any, of), filled, device=chosen_device)
-                comparison = None if results is None else results.comparison()
-                if comparison is not None and comparison.below:
-                    LOGGER.warning(comparison.sentence())
-                model = of.load(path, chosen_device)
+        filled = with_config_file(_filled(kind, given))
+        set_threads(threads)
+        chosen_device = choose_device(device)
+        with torch_defaults(), python_warnings():
+            results = run_training(cast(Any, of), filled, device=chosen_device)
+            comparison = None if results is None else results.comparison()
+            if comparison is not None and comparison.below:
+                LOGGER.warning(comparison.sentence())
+            model = of.load(path, chosen_device)
     except BaseException:
         if made is not None:
             shutil.rmtree(made, ignore_errors=True)

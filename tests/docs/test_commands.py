@@ -2,7 +2,7 @@
 
 A comment above a block says what is different about it: `<!-- test: shared -->` needs the shared data, and
 `<!-- test: not run, WHY -->` is only looked at: it must parse, and its options must exist (test_pages.py).
-The tutorials and the pages on Python and Snakemake have tests of their own.
+The pages on Python and Snakemake have tests of their own; of the tutorials also what commands print is compared.
 """
 
 import os

@@ -35,13 +35,11 @@ def folder(request, tmp_path_factory):
 def test_a_check_of_sequences_is_that_of_their_file(folder, tmp_path):
     random = np.random.default_rng(0)
     sequences = {f"s{number}": "".join(random.choice(list("ACGT"), 30)) for number in range(24)}
-    path = tmp_path / "s.fa"
-    path.write_text("".join(f">{name}\n{letters}\n" for name, letters in sequences.items()))
+    (tmp_path / "s.fa").write_text("".join(f">{name}\n{text}\n" for name, text in sequences.items()))
     model = bioattn.load_model(folder / "model", threads=1)
-    of_file, of_sequences = (model.check(inputs, samples=20) for inputs in (path, sequences))
+    of_file, of_sequences = (model.check(inputs, samples=20) for inputs in (tmp_path / "s.fa", sequences))
     assert of_file.measures
-    assert of_sequences.measures == of_file.measures
-    assert of_sequences.skipped == of_file.skipped
+    assert (of_sequences.measures, of_sequences.skipped) == (of_file.measures, of_file.skipped)
 
 
 def test_tables_are_those_of_the_commands(folder):

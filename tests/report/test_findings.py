@@ -74,9 +74,8 @@ def test_verdicts(tmp_path, code, tone):
     assert verdict.tone == tone
     # Until controls have been retrained no verdict is a good one.
     provisional = "Provisional, until controls have been retrained (explain check --controls): "
-    assert (
-        verdict.text == f"{provisional if code.startswith('faithful') else ''}So it is. 1 of 2 tests passed."
-    )
+    begin = provisional if code.startswith("faithful") else ""
+    assert verdict.text == f"{begin}So it is. 1 of 2 tests passed."
     assert verdict.leads
     assert (caveat.tone, caveat.text) == ("open", "But: One seed only.")
     path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": "2.0"}))
@@ -102,9 +101,9 @@ def test_only_sure_motifs_count():
         model_sha256="",
     )
     (only,) = motif_findings(results)
-    assert only.text.startswith("2 motifs (2 from attention). 1 resemble")
+    resembling = "1 resemble a motif of the database (q ≤ 0.05): Gcn4."
+    assert only.text.startswith(f"2 motifs (2 from attention). {resembling}")
     assert "3 filters of the first layer" in only.text
-    assert "1 resemble a motif of the database (q ≤ 0.05): Gcn4." in only.text
     assert "In 1 of 3 treatments a motif gains attention" in only.text
     assert "at most ×1.20, Gcn4 (m1) in heat" in only.text
 

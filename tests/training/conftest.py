@@ -11,15 +11,13 @@ from tests.conftest import REPOSITORY
 from tests.training.evoformer.conftest import contact_dataset, one_thread  # noqa: F401 - for tests of both families
 from tests.training.promoter.conftest import dataset_path  # noqa: F401
 
+_MODELS = REPOSITORY / "bioattn" / "models"
 _MODULES = [
     "pytest",
     "torch._dynamo",  # which the first optimiser imports
     "typer._adapters",  # pydantic
     *(f"bioattn_cli.commands.{path.stem}" for path in (REPOSITORY / "cli/bioattn_cli/commands").glob("*.py")),
-    *(
-        f"bioattn.models.{path.parent.name}.family"
-        for path in (REPOSITORY / "bioattn/models").glob("*/family.py")
-    ),
+    *(f"bioattn.models.{path.name}.family" for path in _MODELS.iterdir() if (path / "family.py").is_file()),
     "bioattn.training.run",
     "bioattn.models.promoter.training.task",
     "bioattn.models.evoformer.training_task",

@@ -17,9 +17,8 @@ from workflows.commands import CORES, STEPS
 PIPELINE = REPOSITORY / "workflows" / "nextflow"
 SCRIPTS = [PIPELINE / "main.nf", *sorted((PIPELINE / "subworkflows").iterdir())]
 CONFIG = re.sub(r"^\s*//.*\n", "", (PIPELINE / "nextflow.config").read_text(), flags=re.MULTILINE)
-EMITS = {step.process: {*step.files, "versions"} for step in STEPS} | {
-    "MULTIQC": {"report", "data", "versions"}
-}
+EMITS = {step.process: {*step.files, "versions"} for step in STEPS}
+EMITS["MULTIQC"] = {"report", "data", "versions"}
 
 
 @cache

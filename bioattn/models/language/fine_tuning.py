@@ -152,9 +152,8 @@ class FineTuningTask(LanguageTask):
         figures = [
             each.figures(self.validated, given) for each, given in zip(self.wanted, rising, strict=True)
         ]
-        if not all(
-            np.isfinite(next(iter(each.values()))) for each in figures
-        ):  # of one class, of two numbers
+        # Of one class no AUROC is known, of two numbers no rank correlation.
+        if not all(np.isfinite(next(iter(each.values()))) for each in figures):
             self.metric = "minus loss"
         told = [each.told(self.learned) for each in self.wanted[:MOST_TOLD]]
         learning = sum(p.numel() for p in self.model.parameters() if p.requires_grad)

@@ -258,7 +258,7 @@ def test_a_table_of_python_with_rare_and_unknown_classes(folder: Path, caplog: p
     kind = ["usual" if row % 7 or side[row] == "validation" else "rare" for row in range(160)]
     kind = ["?" if each == "?" else known for each, known in zip(side, kind, strict=True)]
     side = ["train" if each == "?" else each for each in side]
-    table = pd.DataFrame({"kind": kind, "split": side}, index=[f"s{row}" for row in range(160)])
+    table = pd.DataFrame({"id": [f"s{row}" for row in range(160)], "kind": kind, "split": side})
     with caplog.at_level("INFO", "bioattn"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tuned = train_in_python(folder, table, steps=2, training={"steps_per_round": 1})
@@ -270,8 +270,8 @@ def test_a_table_of_python_with_rare_and_unknown_classes(folder: Path, caplog: p
     assert tuned.predict({"x": "ACGTACGTACGT"}).columns.tolist() == ["kind", "kind.rare", "kind.usual"]
     history = pd.read_csv(tuned.path / "history.csv")
     assert "validation_AUROC" not in history
-    best = json.loads((tuned.path / "training.json").read_text())["best_step"]
-    assert best == 1 + history["validation_loss"].argmin()
+    record = json.loads((tuned.path / "training.json").read_text())
+    assert record["best_step"] == 1 + history["validation_loss"].argmin()
 
 
 def test_of_equal_accuracies_the_smaller_loss_is_kept(folder: Path):
@@ -287,11 +287,12 @@ def test_of_equal_accuracies_the_smaller_loss_is_kept(folder: Path):
 
 
 def test_python_warns_of_a_model_that_ends_below_a_simple_one(folder: Path):
-    table = pd.read_csv(folder / "t.tsv", sep="\t", usecols=["name", "split", "share"]).set_index("name")
+    table = pd.read_csv(folder / "t.tsv", sep="\t", usecols=["name", "split", "share"])
     with pytest.warns(UserWarning, match=r"ends below a simple model: Spearman on test sequences"):
         train_in_python(folder, table, steps=1)
 
 
 def train_in_python(folder: Path, table: pd.DataFrame, **settings: object) -> LoadedLanguageModel:
-    words = {"start": folder / "encoder", "targets": table, "threads": 1}
+    table.to_csv(folder / "of-python.tsv", sep="\t", index=False)
+    words = {"start": folder / "encoder", "targets": folder / "of-python.tsv", "threads": 1}
     return bioattn_package.train("language", folder / "x.dataset.h5", **words, **settings)
