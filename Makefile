@@ -34,7 +34,7 @@ $(BIN)/python:
 
 $(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
 	@echo "installing bioattn and PyTorch into $(VENV); pip says nothing for some minutes"
-	$(INSTALL) -e '.[plot,motif]'
+	$(INSTALL) -e '.[plot]'
 	@touch $@
 
 $(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt
@@ -106,13 +106,8 @@ lint: $(VENV)/installed-dev
 types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
-# memelite compiles itself when it is first used, a minute of one core, which lint and types leave.
-$(VENV)/compiled: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -k a_motif_finds_itself_blurred tests/interpret
-	@touch $@
-
 # Bytecode is kept, whatever the environment says: to compile the tests again takes ten seconds of each process.
-pytest: $(VENV)/compiled
+pytest: $(VENV)/installed-dev
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-gpu: $(VENV)/installed-dev

@@ -32,7 +32,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 BIOATTN = (
     *("bioattn.*", "bioattn_cli.*"),
     # What commands import when they are called: torch's optimisers the first, which takes a second and a half.
-    *("torch._dynamo", "memelite", "anndata.io", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
+    *("torch._dynamo", "anndata.io", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
     *("matplotlib.backends.backend_svg", "matplotlib.style.core", "ipykernel.kernelapp"),
     "typer._adapters",  # pydantic, most of the time of a short command
 )

@@ -400,9 +400,7 @@ class ExportMotifs(Settings):
         "The promoters; attention and --model need their sequences.", metavar="FASTA"
     )
     model: Path | None = option("Also show the first layer of this model as motifs.", metavar="FOLDER")
-    database: Path | None = option(
-        "Motifs to compare with: MEME, JASPAR or TRANSFAC (needs memelite).", metavar="FILE"
-    )
+    database: Path | None = option("Motifs to compare with: MEME, JASPAR or TRANSFAC.", metavar="FILE")
     treatment: tuple[str, ...] = TREATMENTS
     genes: tuple[str, ...] = GENES
     settings: MotifSettings = options_of(MotifSettings)

@@ -5,17 +5,14 @@ else where it is high. A position that is high in all promoters (near the start 
 the mean over promoters is taken off first. Treatments are worked through one after the other, promoters in blocks;
 what is kept of a treatment are its matrices and the positions of its seqlets.
 
-The tables of the folder are those of `docs/formats/motifs.md`. Motifs are compared by TOMTOM (Gupta et al.
-2007) as memelite computes it.
+The tables of the folder are those of `docs/formats/motifs.md`.
 """
 
 import logging
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +29,7 @@ from bioattn.interpret.file_kinds import EDGES, LOGOS, MEME, MOTIF_FOLDER, MOTIF
 from bioattn.interpret.motifs.discovery import MIN_BITS, trim_vague_ends
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.interpret.motifs.search import SIGNS, Searched, find_motifs, motif_row
+from bioattn.interpret.motifs.tomtom import tomtom
 from bioattn.interpret.motifs.use import (
     BACKGROUND,
     EDGE_COLUMNS,
@@ -85,8 +83,8 @@ def export_motifs(
 ) -> RunReport:
     """Write a folder of motifs (`docs/formats/motifs.md`). draw_logo: draws a motif into a file; None = no logos.
 
-    Raises: BioattnError for files that are neither, promoters that do not fit, a folder in the way or a missing
-    library; SettingsError for settings that contradict each other.
+    Raises: BioattnError for files that are neither, promoters that do not fit or a folder in the way;
+    SettingsError for settings that contradict each other.
     """
     files, output, settings, treatments = given.files, given.output, given.settings, given.treatment
     promoters, model, database, progress = given.promoters, given.model, given.database, running.progress
@@ -94,13 +92,7 @@ def export_motifs(
     own_names = MOTIF_FOLDER.check_output(output, [*files, *filter(None, others.values())], force=given.force)
     if not files and model is None:
         raise SettingsError("give an attention or attribution file, or --model for the motifs of its filters")
-    targets = None
-    if database is not None:
-        if find_spec("memelite") is None:
-            raise BioattnError(
-                "comparing motifs with a database needs memelite; install it: pip install memelite"
-            )
-        targets = read_meme(database)
+    targets = None if database is None else read_meme(database)
     with ExitStack() as stack:
         sources = [searched for path in files for searched in _open(stack, path, given)]
         kinds = [searched.kind for searched in sources]
@@ -267,20 +259,7 @@ def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -
             f"the database holds {len(database.motifs)} motifs only; TOMTOM's p-values take their background from "
             f"its columns and are rough below {FEW_TARGETS}"
         )
-    ours, theirs = counted(len(motifs), "motif"), counted(len(database.motifs), "motif")
-    LOGGER.info(
-        f"comparing {ours} with {theirs} of the database; the first time after an install memelite compiles "
-        "itself, which takes about a minute"
-    )
-    from memelite import tomtom
-
-    queries, targets = (
-        [np.ascontiguousarray(motif.probabilities.T) for motif in several]
-        for several in (motifs, database.motifs)
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of few targets; said above
-        p_values: NDArray[np.float64] = np.asarray(tomtom(queries, targets, n_jobs=1)[0], dtype=np.float64)
+    p_values = tomtom(*([motif.probabilities for motif in several] for several in (motifs, database.motifs)))
     family_of = np.repeat(np.arange(len(families)), [len(family) for family in families])
     q_values = np.empty_like(p_values)
     for number in range(len(families)):

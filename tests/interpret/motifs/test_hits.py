@@ -11,6 +11,7 @@ from bioattn.formats.meme import Motif, MotifDatabase, read_meme
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.interpret.motifs.export import match_motifs
 from bioattn.interpret.motifs.hits import SCORE_STEP, MotifScores, find_motif_hits
+from bioattn.interpret.motifs.tomtom import tomtom
 from bioattn.interpret.motifs.use import SHORT_HIT_P_VALUE, hits_of_motifs
 from bioattn.simulate.motifs import consensus_matrix
 
@@ -98,6 +99,17 @@ def test_too_vague_motifs_and_short_sequences_have_no_hits(caplog):
 UNIFORM = np.full(4, 0.25)
 
 
+GOLDEN = {
+    "GAL4": [3.910e-35, 6.011e-02, 8.269e-01],
+    "LEU3": [3.857e-01, 1.771e-01, 8.634e-01],
+    "RAP1": [8.529e-01, 1.475e-01, 2.682e-01],
+    "REB1": [7.979e-01, 7.656e-25, 4.607e-01],
+    "HSF1": [3.674e-01, 3.981e-01, 7.104e-16],
+    "ABF1": [2.034e-02, 3.652e-01, 6.534e-01],
+}
+"""P-values of memelite 0.5.0 for JASPAR's motifs with a cut GAL4, a turned REB1 and HSF1."""
+
+
 def test_hits_come_in_order_each_place_once_and_short_motifs_at_what_they_can():
     codes = np.stack([encode("TTTTTGACGTCATTTTT"), encode("TTTACCTTTTTTTTTTT"), encode("CCCCCCCCCCCCCCCCC")])
     palindrome = Motif(name="palindrome", probabilities=consensus_matrix(encode("TGACGTCA"), 0.01), sites=500)
@@ -117,7 +129,6 @@ def test_hits_come_in_order_each_place_once_and_short_motifs_at_what_they_can():
     assert edges[["row", "start", "strand"]].to_numpy().tolist() == [[1, 2, "-"], [1, 3, "+"]]
 
 
-@pytest.mark.slow  # the first use of memelite compiles for a minute or two
 def test_a_motif_finds_itself_blurred_and_turned_round(shared, caplog):
     database = read_meme(shared / "data/motifs/JASPAR2024_CORE_fungi.meme")
     rng = np.random.default_rng(0)
@@ -133,7 +144,37 @@ def test_a_motif_finds_itself_blurred_and_turned_round(shared, caplog):
     assert found["match_name"][:6].tolist() == [motif.alternative_name for motif in some]
     assert (found["q_value"][:6] < 1e-3).all()
     assert (found["q_value"][6:] < 0.05).sum() <= 2
-    caplog.set_level("INFO", logger="bioattn")
     match_motifs([blurred[:1]], MotifDatabase(motifs=some))
     assert "rough below 50" in caplog.text
-    assert "comparing 1 motif with 6 motifs of the database; the first time" in caplog.text
+
+
+def test_p_values_are_memelites_to_its_rounding(shared):
+    database = read_meme(shared / "data/motifs/JASPAR2024_CORE_fungi.meme")
+    by_name = {motif.alternative_name: motif.probabilities for motif in database.motifs}
+    queries = [by_name["GAL4"][4:15], by_name["REB1"][::-1, ::-1], by_name["HSF1"]]
+    columns = [[motif.alternative_name for motif in database.motifs].index(name) for name in GOLDEN]
+    ours = tomtom(queries, [motif.probabilities for motif in database.motifs])[:, columns]
+    golden = np.array(list(GOLDEN.values())).T
+    np.testing.assert_allclose(ours[golden > 1e-3], golden[golden > 1e-3], rtol=0.15)
+    np.testing.assert_allclose(np.log10(ours), np.log10(golden), atol=0.6)
+
+
+def test_a_p_value_is_the_share_of_targets_that_align_as_well():
+    rng = np.random.default_rng(1)
+    query, *targets = (rng.dirichlet([0.5] * 4, size=2) for _ in range(5))
+    columns = np.concatenate([*targets, *(target[::-1, ::-1] for target in targets)])
+    distances = np.linalg.norm(query[:, None] - columns, axis=2)
+    scores = np.median(distances, axis=1, keepdims=True) - distances
+
+    def best(first, second):
+        return np.maximum.reduce([scores[0, first] + scores[1, second], scores[0, second], scores[1, first]])
+
+    # Three alignments of two columns with two, drawn apart from one another.
+    whole = np.add.outer(scores[0], scores[1]).ravel()
+    for number, p_value in enumerate(tomtom([query], targets)[0]):
+        strands = []
+        for first in (2 * number, 2 * (len(targets) + number)):
+            total = best(first, first + 1) - 1e-9
+            below = [(part < total).mean() for part in (whole, scores[0], scores[1])]
+            strands.append(1 - np.prod(below))
+        assert p_value == pytest.approx(1 - (1 - min(strands)) ** 2, rel=0.15)
