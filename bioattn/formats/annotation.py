@@ -1,4 +1,4 @@
-"""One way to read genes, whatever the format: GFF3, GTF, BED or GenBank, told apart by content and not by name.
+"""One way to read genes, whatever the format: GFF3, GTF or BED, told apart by content and not by name.
 
 GFF3: a gene is a row without Parent whose type ends in `gene` (gene, pseudogene, ncRNA_gene,
 transposable_element_gene). Transcript rows directly below it are its transcripts; a CDS directly below it
@@ -24,8 +24,7 @@ from urllib.parse import unquote
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.bed import read_bed
-from bioattn.formats.fasta import FastaRecord, read_fasta
-from bioattn.formats.genbank import is_genbank, read_genbank
+from bioattn.formats.fasta import FastaRecord, read_fasta, refuse_flat_file
 from bioattn.formats.genes import (
     ID_PREFIX,
     MAX_POSITION_DIGITS,
@@ -43,16 +42,14 @@ _GENE_PRED = re.compile(r"([^\t]+\t){2,3}[+-](\t\d+){5}(\t[\d,]+){2}")
 
 
 def read_annotation(path: Path, id_attribute: str | None = None) -> Annotation:
-    """Read the genes of a GFF3, GTF, BED, GenBank or EMBL file (plain, gzip, bgzip or xz).
+    """Read the genes of a GFF3, GTF or BED file (plain, gzip, bgzip or xz).
 
-    id_attribute: which attribute holds the gene id; see `read_gff3`, `read_gtf` and `read_genbank` for what holds
-    without it. BED has its ids in column 4.
+    id_attribute: which attribute holds the gene id; see `read_gff3` and `read_gtf` for what holds without it. BED
+    has its ids in column 4.
 
     Raises: FormatError when the file is none of these or damaged; BioattnError for `id_attribute` with BED.
     """
     kind = annotation_format(path)
-    if kind == "GenBank":
-        return read_genbank(path, id_attribute)
     if kind == "GFF3":
         return read_gff3(path, id_attribute)
     if kind == "GTF":
@@ -65,7 +62,7 @@ def read_annotation(path: Path, id_attribute: str | None = None) -> Annotation:
 
 
 def annotation_format(path: Path) -> str:
-    """Tell GFF3, GTF or BED by the first feature row, GenBank (or EMBL) by the first line of all.
+    """Tell GFF3, GTF or BED by the first feature row.
 
     Raises: FormatError when the file is none of them.
     """
@@ -75,8 +72,7 @@ def annotation_format(path: Path) -> str:
             version = line.removeprefix("##gff-version").strip()
         if not line or line.isspace() or line[0] == "#" or line.split(None, 1)[0] in ("track", "browser"):
             continue
-        if is_genbank(line):
-            return "GenBank"
+        refuse_flat_file(path, line)
         if line[0] == ">":
             raise FormatError(
                 f"{path}:{number}: a FASTA record stands where an annotation (GFF3, GTF, BED) is needed"
@@ -112,7 +108,7 @@ def annotation_format(path: Path) -> str:
         if version.startswith("3"):
             return "GFF3"  # whose reader says what is wrong with the row
         hint = "" if "\t" in line else " (columns must be separated by tabs)"
-        raise FormatError(f"{path}:{number}: the first row is none of GFF3, GTF, BED and GenBank{hint}")
+        raise FormatError(f"{path}:{number}: the first row is none of GFF3, GTF and BED{hint}")
     raise FormatError(f"{path}: holds no annotation row")
 
 

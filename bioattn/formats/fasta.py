@@ -55,12 +55,22 @@ def read_fasta(path: Path, lines: Iterable[tuple[int, str]] | None = None) -> It
         elif name is not None:
             parts.append(line if line.isalnum() else "".join(line.split()))
         elif line.strip() and not line.startswith(";"):
+            refuse_flat_file(path, line)
             raise FormatError(
                 f"{path}:{number}: {line[:40]!r} stands where a FASTA header ('>name') is expected"
             )
     if name is None:
         raise FormatError(f"{path}: holds no FASTA record (no line starts with '>')")
     yield FastaRecord(name, description, "".join(parts), header_line)
+
+
+def refuse_flat_file(path: Path, line: str) -> None:
+    """Raises: FormatError when the first line of a file is that of GenBank or EMBL."""
+    if line.startswith(("LOCUS ", "ID   ")):
+        raise FormatError(
+            f"{path}: is a GenBank or EMBL file; give the GFF3 and FASTA of the same record (NCBI offers both; "
+            "Bio.SeqIO and bcbio-gff make them)"
+        )
 
 
 def split_header(path: Path, number: int, line: str) -> tuple[str, str]:

@@ -84,7 +84,7 @@ class Annotation:
 
     path: Path
     format: str
-    """GFF3, GTF, BED or GenBank."""
+    """GFF3, GTF or BED."""
     genes: list[Gene]
     chromosome_lengths: dict[str, int] = field(default_factory=dict)
     """Lengths the file states (`##sequence-region`, region rows)."""

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import FastaRecord, read_fasta, split_header
-from bioattn.formats.genbank import genbank_sequences, is_genbank
 from bioattn.formats.nucleotides import UNKNOWN, encode
 from bioattn.io.files import (
     PIPED,
@@ -32,7 +31,6 @@ from bioattn.io.files import (
     atomic_output,
     first_bytes,
     is_packed,
-    read_lines,
     reading,
     remove_leftover,
     unreadable,
@@ -137,7 +135,7 @@ class Genome:
 
 
 def open_genome(fasta: Path, progress: Progress = SILENT) -> Genome:
-    """The genome of a FASTA or GenBank file (plain, gzip, bgzip or xz), indexed first if it is new or has changed.
+    """The genome of a FASTA file (plain, gzip, bgzip or xz), indexed first if it is new or has changed.
 
     Raises: FormatError for a FASTA that cannot be read as DNA or that is empty; BioattnError when the index cannot
     be written.
@@ -211,11 +209,7 @@ def _dna_pieces(fasta: Path, fai: Path) -> Iterator[FastaRecord]:
 
     Plain files whose lines are even go through pyfaidx, about three times as fast as line by line; for everything
     else (any compression, uneven lines, blank lines) and for the messages there is the streaming reader.
-    GenBank and EMBL files go through Biopython.
     """
-    if is_genbank(next(read_lines(fasta), (0, ""))[1]):
-        yield from genbank_sequences(fasta)
-        return
     if not is_packed(first_bytes(fasta, len(XZ_MAGIC))):
         with suppress(_UnevenError):
             yield from _even_pieces(fasta, fai)

@@ -52,7 +52,7 @@ class AnnotatedGenes:
     """The genes of an annotation by where they lie."""
 
     def __init__(self, path: Path, id_attribute: str | None = None) -> None:
-        """Read an annotation (GFF3, GTF, BED, GenBank). Raises: FormatError when it cannot be read."""
+        """Read an annotation (GFF3, GTF, BED). Raises: FormatError when it cannot be read."""
         self.annotation = read_annotation(path, id_attribute)
         self.by_id = {gene.gene_id: number for number, gene in enumerate(self.annotation.genes)}
         self._spans = GeneSpans(

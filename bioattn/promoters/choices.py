@@ -276,7 +276,7 @@ class PreparePromoters(Settings):
     """
 
     genome: Path = argument("GENOME", "Genome FASTA: plain, gzip or bgzip.")
-    annotation: Path = argument("ANNOTATION", "Genes: GFF3, GTF, BED6, BED12 or GenBank, gzip too.")
+    annotation: Path = argument("ANNOTATION", "Genes: GFF3, GTF, BED6 or BED12, gzip too.")
     output: Path = output_option("Result to write.")
     windows: WindowSettings = options_of(WindowSettings)
     chromosome_aliases: str | None = option(

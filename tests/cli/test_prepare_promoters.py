@@ -246,6 +246,8 @@ def test_bad_settings_write_nothing(inputs, tmp_path, capsys, options, code, mes
         ("genome.fa", b">c1\nACGU\n", "belongs to RNA"),
         ("genome.fa", gzip.compress(GENOME.encode(), mtime=0)[:-9], "damaged"),
         ("genes.gff3", b"", "holds no annotation row"),
+        ("genes.gff3", b"LOCUS       U1 9 bp\n", "give the GFF3 and FASTA of the same record"),
+        ("genome.fa", b"ID   U1; SV 1; linear\n", "give the GFF3 and FASTA of the same record"),
         ("genes.gff3", b"c1\t.\tgene\t5\t9\t.\t+\t.\tID=a%20b\n", "'a b' contains white space"),
     ],
 )

@@ -68,7 +68,7 @@ def test_the_corpus_equals_bioframe_or_is_refused(corpus):
             if line.strip() and not line.startswith(("#", "track", "chrom\t"))
         ]
         if min(len(line) for line in lines) < 6:
-            with pytest.raises(FormatError, match=r"where a gene needs BED6|none of GFF3, GTF, BED"):
+            with pytest.raises(FormatError, match=r"where a gene needs BED6|none of GFF3, GTF and BED"):
                 read_annotation(entry.path)
             continue
         genes = read_annotation(entry.path).genes

@@ -35,7 +35,7 @@ def report(
         writes=Writes.OTHER,
     ),
     annotation: Path | None = option(
-        "GFF3, GTF, BED or GenBank: names of genes, and the genes a window reaches into.",
+        "GFF3, GTF or BED: names of genes, and the genes a window reaches into.",
         metavar="GFF",
         recorded="",
     ),

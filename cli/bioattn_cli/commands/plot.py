@@ -88,9 +88,7 @@ def plot(
     ),
     top: int | None = option("Pairs of each panel of arcs [default: 50], or first motifs.", min=1),
     chain: str | None = option("Chain of a structure [default: the only one].", metavar="ID", group="Inputs"),
-    annotation: Path | None = option(
-        "GFF3, GTF, BED or GenBank: draw genes, count from gene starts.", metavar="FILE"
-    ),
+    annotation: Path | None = option("GFF3, GTF or BED: draw genes, count from gene starts.", metavar="FILE"),
     id_attribute: str | None = option("Attribute of the annotation that holds gene ids.", metavar="NAME"),
     zero: str | None = option(
         "Position 0: tss or cds with --annotation, or the number of bases of the window before it [default: tss, "
