@@ -31,7 +31,7 @@ from bioattn.store.training_record import Comparison
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import markdown_table
-from bioattn.training.settings import UpdateConfig
+from bioattn.training.settings import OptimiserConfig
 
 
 def set_seed(seed: int) -> None:
@@ -308,7 +308,7 @@ class ConfiguredTask(Task, Training):
     """A task with one model, that input files, the model's configuration and the settings of training decide."""
 
     family: str
-    training_kind: type[UpdateConfig]
+    training_kind: type[OptimiserConfig]
     config: Any
     inputs: Mapping[str, Path]
     """Files that are learned from, by their names in the record."""
@@ -359,4 +359,7 @@ class ConfiguredTask(Task, Training):
         lines = [f"# {title}", "", text]
         for rows in results.tables():
             lines += ["", *markdown_table(rows)]
+        comparison = results.comparison()
+        if comparison is not None and comparison.below:
+            lines += ["", f"Note: {comparison.sentence()}."]
         return lines

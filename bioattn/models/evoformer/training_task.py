@@ -4,7 +4,7 @@ Two stages: first families simulated on generated folds, where asked for, then t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.alignments.couplings import FEATURE_NAMES
-from bioattn.choices import TEST, TRAIN, VALIDATION
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.errors import BioattnError
 from bioattn.formats.tables import write_table
 from bioattn.io.files import sha256_of
@@ -44,11 +44,11 @@ from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.structures.contacts import ContactScores, mean_scores
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.text import counted, markdown_table, quoted
-from bioattn.training.task import Judgement, PartLoss, Results, Stage, Step, Task, Training, figures_by_part
+from bioattn.text import counted, quoted
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Stage, Step, figures_by_part
 
 
-class EvoformerTask(Task, Training):
+class EvoformerTask(ConfiguredTask):
     """One training run of an MSA/pair model."""
 
     metric = "P@L"
@@ -56,21 +56,18 @@ class EvoformerTask(Task, Training):
     shown: Mapping[str, str] = {"P@L/5": "P@L/5", "P@L": "P@L"}
     model: EvoformerModel
     training: EvoformerTrainingConfig
+    family, training_kind = "evoformer", EvoformerTrainingConfig
 
     def __init__(self, settings: EvoformerTrainingSettings, device: torch.device) -> None:
-        self.settings = settings
-        self.device = device
-        self.trainings = (self,)
-        self.training = build(EvoformerTrainingConfig, settings.training, settings.source("training"))
+        super().__init__(settings, device)
         covariance = {"pair_features": len(FEATURE_NAMES)} if settings.covariance else {}
         self.config = model_config(
             {**settings.model, **covariance}, settings.initial_model, settings.source("model")
         )
         initial = settings.initial_model
+        self.decided_by(dataset=settings.dataset)
         self.digest = {
-            "dataset": sha256_of(settings.dataset),
-            "model": asdict(self.config),
-            "training": asdict(self.training),
+            **self.digest,
             "exclude": sorted(settings.exclude),
             "initial_model": None if initial is None else sha256_of(initial / WEIGHTS),
         }
@@ -113,9 +110,8 @@ class EvoformerTask(Task, Training):
         self.samples = TrainingSamples(train, training, covariance)
         self.stages = _stages(training)
         self.work_per_step = ("families_per_step", training.families_per_step)
-        self.summary = (
-            f"{sum(p.numel() for p in self.model.parameters()):,} weights on {counted(len(train), 'family')}"
-            + (f" and {training.simulated_families} simulated ones" if training.simulated_steps else "")
+        self.summary = f"{self.weights} on {counted(len(train), 'family')}" + (
+            f" and {training.simulated_families} simulated ones" if training.simulated_steps else ""
         )
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
@@ -183,60 +179,25 @@ class EvoformerTask(Task, Training):
         return (WEIGHTS, CONFIG, FAMILIES_TABLE)
 
     def record(self) -> dict[str, Any]:
-        return {
-            "dataset": {
-                "file": self.settings.dataset.name,
-                "sha256": self.digest["dataset"],
-                "excluded": list(self.settings.exclude),
-            },
-            "families": {
-                name: len(self.families[split])
-                for name, split in (("train", TRAIN), ("validation", VALIDATION), ("test", TEST))
-            },
-            "initial_model_sha256": self.digest["initial_model"],
-            "training": asdict(self.training),
-        }
+        record = super().record()
+        record["dataset"]["excluded"] = list(self.settings.exclude)
+        record["families"] = {SPLIT_NAMES[split]: len(rows) for split, rows in self.families.items()}
+        return record
 
-    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
-        config, training, families = self.config, record["training"], record["families"]
-        source = "alignment and covariance features" if config.pair_features else "alignment alone"
-        attention = "uniform (a control)" if config.uniform_msa_attention else "learnt"
-        product = "outer product " + (
-            "centred (covariances)" if config.centred_outer_product else "as in AlphaFold 2"
+    def describe(self) -> tuple[str, str]:
+        source = "alignment and covariance features" if self.config.pair_features else "alignment alone"
+        judged = "Precision of the best L/5 and L pairs (CB < 8 Å, 6 or more columns apart), means:"
+        return (
+            "MSA/pair model for contacts",
+            f"Predicts distances between residues from the {source}: {self.config.num_blocks} Evoformer blocks, "
+            f"{self.weights}. Trained by bioattn on `{self.settings.dataset.name}` "
+            f"({counted(len(self.families[TRAIN]), 'family')}, in `{FAMILIES_TABLE}`).\n\n"
+            + (
+                judged
+                if self.families[VALIDATION] or self.families[TEST]
+                else "No family was held out: this folder alone does not say how good the model is."
+            ),
         )
-        if config.tied_row_heads:
-            product = f"{config.tied_row_heads} maps tied over rows in place of the outer product"
-        excluded = record["dataset"]["excluded"]
-        lines = [
-            "---",
-            "library_name: bioattn",
-            "tags: [evoformer, msa, contacts, distogram]",
-            "---",
-            "# MSA/pair model for contacts",
-            "",
-            f"Predicts distances between residues from the {source}.",
-            "",
-            f"- {config.num_extra_msa_blocks} extra-MSA and {config.num_blocks} Evoformer blocks, "
-            f"{config.msa_channels} MSA and {config.pair_channels} pair channels, "
-            f"{sum(p.numel() for p in self.model.parameters()):,} weights; MSA attention {attention}, "
-            f"{product}; distogram and masked-MSA heads, no structure module.",
-            f"- Data: `{record['dataset']['file']}`, {families['train']} training families (`families.tsv`), "
-            f"SHA-256 `{record['dataset']['sha256']}`"
-            + (f"; left out: {', '.join(excluded)}" if excluded else ""),
-            f"- {training['simulated_steps']:,} steps on simulated families, {training['steps']:,} on the "
-            f"dataset, seed {training['seed']}, bioattn {record['versions']['bioattn']}; settings in "
-            "`config.json` and `training.json`.",
-            f"- Trained with {training['max_msa_clusters']} MSA clusters and {training['max_extra_msa']} extra "
-            "rows.",
-            "",
-        ]
-        for table in results.tables():
-            best = "Precision of the best L/5 and L pairs (CB < 8 Å, 6 or more columns apart), means:"
-            comparison = results.comparison()
-            below = comparison is not None and comparison.below
-            note = [] if comparison is None or not below else ["", f"Note: {comparison.sentence()}."]
-            return [*lines, best, "", *markdown_table(table), *note]
-        return [*lines, "No family was held out: this folder alone does not say how good the model is."]
 
 
 def model_config(

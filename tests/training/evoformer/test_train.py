@@ -92,7 +92,7 @@ def test_a_model_starts_from_another_ones_weights(contact_dataset, tmp_path):
         train(replace(start, output=tmp_path / "other", model={"num_blocks": 3}))
     record = json.loads((tmp_path / "next" / "training.json").read_text())
     digest = json.loads((tmp_path / "first" / "training.json").read_text())["sha256"]["model.safetensors"]
-    assert record["initial_model_sha256"] == digest
+    assert record["job"]["initial_model"] == digest
 
 
 def test_excluded_proteins_are_not_used_and_the_figures_are_printed(contact_dataset, tmp_path, capsys):
@@ -111,8 +111,8 @@ def test_excluded_proteins_are_not_used_and_the_figures_are_printed(contact_data
     assert record["dataset"]["excluded"] == ["simulated000004"]
     assert record["families"] == {"train": 4, "validation": 0, "test": 1}
     card = (tmp_path / "m" / "README.md").read_text()
-    assert "simulated000004" in card
-    assert "uniform (a control)" in card
+    assert "from the alignment alone" in card
+    assert "| test | this model | 1 |" in card
 
 
 @pytest.mark.parametrize(
