@@ -36,7 +36,7 @@ from bioattn.models.evoformer.training_families import (
     coupling_scores,
     score_family,
 )
-from bioattn.structures.contacts import ContactScores, contact_scores, contacts, known_pairs
+from bioattn.structures.contacts import contact_scores, contacts, known_pairs
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.training.run import train
 from bioattn.training.task import WeightAverage
@@ -224,14 +224,16 @@ def fold_dataset(whole: Path, fold: int, folds: Sequence[int], left_out: Sequenc
     return path
 
 
+Scores = dict[str, dict[str, float]]
+"""Precisions of contacts by protein."""
+
+
 def read_families(path: Path, split: int) -> list[TrainingFamily]:
     dataset = open_contact_dataset(path)
     return [TrainingFamily(dataset.protein(int(i))) for i in dataset.proteins_in(split)]
 
 
-def network_scores(
-    path: Path, maps_of: Callable[[TrainingFamily], np.ndarray], cache: Path
-) -> dict[str, ContactScores]:
+def network_scores(path: Path, maps_of: Callable[[TrainingFamily], np.ndarray], cache: Path) -> Scores:
     """Test scores of a network trained on the fold's training families."""
 
     def maps(family: TrainingFamily) -> np.ndarray:
@@ -261,9 +263,7 @@ def train_model(
     train(FAMILY, run, device=torch.device("cpu"), stop=stop)
 
 
-def model_scores(
-    method: str, path: Path, fold: int, work: Path, stop: StopRequest
-) -> dict[str, ContactScores]:
+def model_scores(method: str, path: Path, fold: int, work: Path, stop: StopRequest) -> Scores:
     """Test scores of an MSA/pair model that has seen simulated families and learns the fold's."""
     name, features, training = MODELS[method]
     shape, pretraining = STARTS[name]
@@ -277,27 +277,18 @@ def model_scores(
     }
 
 
-def scores_of(method: str, path: Path, fold: int, work: Path, stop: StopRequest) -> dict[str, ContactScores]:
+def scores_of(method: str, path: Path, fold: int, work: Path, stop: StopRequest) -> Scores:
     if method in COUPLINGS:
         file = work / f"couplings.fold{fold}.json"
         if not file.exists():
             both = {family.protein.id: coupling_scores(family) for family in read_families(path, TEST)}
-            figures = {
-                id: {name: each.as_figures() for name, each in scores.items()} for id, scores in both.items()
-            }
-            file.write_text(json.dumps(figures, indent=1))
-        return {
-            id: from_figures(each[COUPLINGS[method]]) for id, each in json.loads(file.read_text()).items()
-        }
+            file.write_text(json.dumps(both, indent=1))
+        return {id: each[COUPLINGS[method]] for id, each in json.loads(file.read_text()).items()}
     if method == "cnn-profile":
         return network_scores(path, profile_maps, work)
     if method == "cnn-couplings":
         return network_scores(path, coupling_maps, work)
     return model_scores(method, path, fold, work, stop)
-
-
-def from_figures(figures: dict[str, float]) -> ContactScores:
-    return ContactScores(precision_l5=figures["P@L/5"], precision_l=figures["P@L"])
 
 
 def shown(values: list[float], sign: str = "") -> list[str]:
@@ -306,7 +297,7 @@ def shown(values: list[float], sign: str = "") -> list[str]:
     return [f"{np.mean(values):{sign}.3f}", f"{low:{sign}.2f} to {high:{sign}.2f}"]
 
 
-def tables(title: str, found: dict[str, dict[str, ContactScores]], chosen: Callable[[str], bool]) -> str:
+def tables(title: str, found: dict[str, Scores], chosen: Callable[[str], bool]) -> str:
     """Means over the proteins that every method has, and differences from the first model of each kind."""
     common = [
         name
@@ -318,13 +309,13 @@ def tables(title: str, found: dict[str, dict[str, ContactScores]], chosen: Calla
 
     def less(one: str, other: str) -> list[str]:
         pairs = [(found[one][name], found[other][name]) for name in common]
-        return shown([ours.precision_l - theirs.precision_l for ours, theirs in pairs], "+")
+        return shown([ours["P@L"] - theirs["P@L"] for ours, theirs in pairs], "+")
 
     rows = [
         [
             ROWS[method],
-            *shown([scores[name].precision_l5 for name in common]),
-            *shown([scores[name].precision_l for name in common]),
+            *shown([scores[name]["P@L/5"] for name in common]),
+            *shown([scores[name]["P@L"] for name in common]),
             *(less("evoformer", method) if "evoformer" in found and method != "evoformer" else ["", ""]),
         ]
         for method, scores in found.items()
@@ -357,7 +348,7 @@ def main() -> None:
     folds = assign_folds(dataset.groups, arguments.folds)
     widths = {name: len(TrainingFamily(dataset.protein(i)).columns) for i, name in enumerate(dataset.ids)}
     now = range(arguments.folds) if arguments.only is None else [int(k) for k in arguments.only.split(",")]
-    found: dict[str, dict[str, ContactScores]] = {}
+    found: dict[str, Scores] = {}
     with stop_on_signals() as stop:
         for method in arguments.methods:
             for fold in range(arguments.folds):
@@ -369,10 +360,9 @@ def main() -> None:
                         whole, fold, folds, arguments.leave_out, work / f"fold{fold}.dataset.h5"
                     )
                     scores = scores_of(method, path, fold, work, stop)
-                    file.write_text(json.dumps({k: v.as_figures() for k, v in scores.items()}, indent=1))
+                    file.write_text(json.dumps(scores, indent=1))
                     print(f"{method}, fold {fold}: done", file=sys.stderr, flush=True)
-                for name, figures in json.loads(file.read_text()).items():
-                    found.setdefault(method, {})[name] = from_figures(figures)
+                found.setdefault(method, {}).update(json.loads(file.read_text()))
     for title, chosen in (
         ("Pfam pairs", lambda name: name.startswith("PF")),
         ("Chains above 115 columns", lambda name: widths[name] > WIDE),

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -34,7 +35,7 @@ from bioattn.interpret.alignment_maps import read_protein, require_residues, res
 from bioattn.interpret.file_kinds import REGRESSION_FORMAT
 from bioattn.io.files import json_result, text_output, write_json
 from bioattn.store.reader import Attention, SiteInfo, open_attention
-from bioattn.structures.contacts import ContactScores, contact_scores, contacts, known_pairs, mean_scores
+from bioattn.structures.contacts import FIGURES, contact_scores, contacts, known_pairs
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import listed
 
@@ -128,11 +129,11 @@ INVERSE_STRENGTH = 0.15
 
 
 class FitReport(NamedTuple):
-    """What a regression reaches; means over proteins, NaN without any."""
+    """What a regression reaches: means of `FIGURES` over proteins, NaN without any."""
 
-    fitted: ContactScores
+    fitted: dict[str, float]
     """On the proteins it was fitted on."""
-    held_out: ContactScores
+    held_out: dict[str, float]
     """On the dataset's other proteins that the attention file holds."""
     num_held_out: int
 
@@ -253,12 +254,15 @@ def fit_contacts(
             inverse_strength=INVERSE_STRENGTH,
         )
 
-        def scores(protein: ContactProtein) -> ContactScores:
+        def scores(protein: ContactProtein) -> dict[str, float]:
             columns = read_protein(attention, protein.id).columns
             return contact_scores(predict_contacts(attention, protein.id, regression), protein.cb, columns)
 
-        on_fitted, on_others = (mean_scores(list(map(scores, each))) for each in (fitted, held_out))
-    return regression, FitReport(on_fitted, on_others, len(held_out))
+        on_fitted, on_others = (
+            pd.DataFrame(map(scores, each), columns=[*FIGURES], dtype=float).mean()
+            for each in (fitted, held_out)
+        )
+    return regression, FitReport(dict(on_fitted), dict(on_others), len(held_out))
 
 
 def _proteins_of(

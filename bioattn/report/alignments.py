@@ -32,7 +32,7 @@ from bioattn.report.promoter_maps import pack_bytes
 from bioattn.store.reader import Attention, open_attention
 from bioattn.structures.chain import read_chains
 from bioattn.structures.column_mapping import map_columns
-from bioattn.structures.contacts import ContactScores, contact_scores, contacts, known_pairs
+from bioattn.structures.contacts import contact_scores, contacts, known_pairs
 from bioattn.structures.predictions import PredictionScores, read_scores
 from bioattn.system.progress import Progress, watched
 
@@ -121,7 +121,7 @@ def draw_heads(
             if one.std() > 0 and other.std() > 0:
                 agreement = round(float(np.corrcoef(one, other)[0, 1]), 4)
         if cb_R is not None:
-            found = contact_scores(corrected, cb_R).precision_l
+            found = contact_scores(corrected, cb_R)["P@L"]
             precision = round(found, 4) if np.isfinite(found) else None
         judged.append((number, agreement, precision))
     best_first = sorted(
@@ -277,7 +277,7 @@ class AlignmentPage:
     truth_source: str
     num_likely: int
     """Pairs at least 6 columns apart with a probability above 0.5."""
-    prediction_scores: ContactScores | None
+    prediction_scores: dict[str, float] | None
     heads: list[DrawnHead]
     num_heads: int
     """Of the attention file; `heads` may be fewer."""

@@ -321,17 +321,17 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
             yield Finding(page.id, f"The predicted structure has a mean pLDDT of {page.mean_plddt:.1f}.")
         if page.contact is None:
             yield Finding(page.id, "Attention only: no prediction of this protein was given.", "open")
-        elif page.prediction_scores is None or not np.isfinite(page.prediction_scores.precision_l):
+        elif page.prediction_scores is None or not np.isfinite(page.prediction_scores["P@L"]):
             text = f"{likely}. No structure was given, so nobody knows how many of them touch."
             yield Finding(page.id, text, "open", leads=True)
         else:
             scores = page.prediction_scores
             text = (
-                f"Of the L likeliest pairs {percentage(scores.precision_l)} touch in the structure, of the L/5 "
-                f"likeliest {percentage(scores.precision_l5)} (L is the number of residues in the structure). "
+                f"Of the L likeliest pairs {percentage(scores['P@L'])} touch in the structure, of the L/5 "
+                f"likeliest {percentage(scores['P@L/5'])} (L is the number of residues in the structure). "
                 f"{likely}."
             )
-            tone: Tone = "open" if page.trained_on else "good" if scores.precision_l >= 0.5 else "bad"
+            tone: Tone = "open" if page.trained_on else "good" if scores["P@L"] >= 0.5 else "bad"
             yield Finding(page.id, text, tone, leads=True)
             if good := [head for head in page.heads if head.precision is not None]:
                 best = max(good, key=lambda head: head.precision or 0.0)

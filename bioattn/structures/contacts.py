@@ -4,9 +4,6 @@ L is the number of columns with a residue in the structure; pairs are judged whe
 least six columns apart; a contact is a CB-CB distance below 8 Å.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,46 +36,27 @@ def known_pairs(cb: NDArray[np.floating], min_separation: int = MIN_SEPARATION) 
     return apart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContactScores:
-    """Precisions of one protein, or their means over several."""
-
-    precision_l5: float
-    """Precision among the L/5 best pairs (rounded down, at least one)."""
-    precision_l: float
-    """Precision among the L best pairs."""
-
-    def as_figures(self) -> dict[str, float]:
-        """The precisions by the names that tables use."""
-        return {"P@L/5": self.precision_l5, "P@L": self.precision_l}
+FIGURES = ("P@L/5", "P@L")
+"""Precision among the L/5 best pairs (rounded down, at least one) and among the L best."""
 
 
 def contact_scores(
     scores: NDArray[np.floating], cb: NDArray[np.floating], columns: NDArray[np.integer] | None = None
-) -> ContactScores:
-    """Score a symmetric map (larger = more likely in contact) against coordinates (R, 3), NaN = unknown.
+) -> dict[str, float]:
+    """`FIGURES` of a symmetric map (larger = more likely in contact) against coordinates (R, 3), NaN = unknown.
 
     columns: the match columns, out of R, of the rows and columns of the map; None = all. Pairs of other columns
     are ranked last. Equal scores rank in the order of i, then j. A protein without pairs to judge gives NaN.
     """
     first, second = np.nonzero(np.triu(known_pairs(cb)))
     if not len(first):
-        return ContactScores(precision_l5=float("nan"), precision_l=float("nan"))
+        return dict.fromkeys(FIGURES, float("nan"))
     whole = np.full((len(cb), len(cb)), -np.inf)
     places = np.arange(len(cb)) if columns is None else columns
     whole[np.ix_(places, places)] = scores
     order = np.argsort(-whole[first, second], kind="stable")
     right = contacts(cb)[first, second][order]
     length = int((~np.isnan(cb).any(axis=-1)).sum())
-    return ContactScores(
-        precision_l5=float(right[: max(1, length // 5)].mean()), precision_l=float(right[:length].mean())
-    )
-
-
-def mean_scores(scores: Sequence[ContactScores]) -> ContactScores:
-    """Means over proteins; proteins without pairs are left out."""
-    means = []
-    for values in ([each.precision_l5 for each in scores], [each.precision_l for each in scores]):
-        known = [value for value in values if np.isfinite(value)]
-        means.append(float(np.mean(known)) if known else float("nan"))
-    return ContactScores(precision_l5=means[0], precision_l=means[1])
+    return {
+        name: float(right[:n].mean()) for name, n in zip(FIGURES, (max(1, length // 5), length), strict=True)
+    }

@@ -63,7 +63,7 @@ def test_the_best_pairs_by_plain_loops():
     assert compared.missed.tolist() == [[i, j] for _, i, j, near in pairs[length:] if near]
     assert compared.precision_l == len(right) / length
     judged = contact_scores(np.where(np.isnan(values), -np.inf, values), cb)
-    assert (compared.precision_l, compared.precision_l5) == (judged.precision_l, judged.precision_l5)
+    assert (compared.precision_l, compared.precision_l5) == (judged["P@L"], judged["P@L/5"])
 
 
 def test_the_prediction_lies_above_and_the_truth_below():

@@ -141,7 +141,7 @@ def test_the_telling_head_is_found_and_works_on_other_proteins(files, tmp_path):
     others = np.delete(weights.ravel(), HEADS + TELLING[1])
     assert np.abs(others).max() < weights[1, TELLING[1]] / 5
     assert report.num_held_out == 2
-    assert report.held_out.precision_l5 > 0.8
+    assert report.held_out["P@L/5"] > 0.8
     with open_attention(files.attention) as attention:
         found = predict_contacts(attention, "c", regression)
         untaught = mean_map(attention, "c")

@@ -78,7 +78,7 @@ def test_truth_and_its_precision_against_loops(protein, page):
         ((i, j) for i in range(size) for j in range(i + 6, size)), key=lambda pair: -contact[pair[0], pair[1]]
     )
     right = [apart[pair] < 8 for pair in pairs]
-    assert page.prediction_scores.precision_l == pytest.approx(np.mean(right[:size]))
+    assert page.prediction_scores["P@L"] == pytest.approx(np.mean(right[:size]))
     assert page.num_likely == sum(contact[pair] > 0.5 for pair in pairs)
 
 

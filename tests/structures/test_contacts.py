@@ -3,22 +3,23 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.models.evoformer.training_families import (
     MEAN_FIELD,
+    MODEL,
     MUTUAL_INFORMATION,
+    Evaluation,
     TrainingFamily,
     coupling_scores,
 )
 from bioattn.structures.contacts import (
-    ContactScores,
     contact_scores,
     contacts,
     distances,
     known_pairs,
-    mean_scores,
 )
 from tests.conftest import REPOSITORY
 from tests.making import bioattn
@@ -59,15 +60,17 @@ def test_precision_is_that_of_loops():
     scores = random.normal(size=(40, 40)).round(1)
     scores = scores + scores.T
     found = contact_scores(scores, cb)
-    assert found.precision_l5 == pytest.approx(loop_precision(scores, cb, lambda length: length // 5))
-    assert found.precision_l == pytest.approx(loop_precision(scores, cb, lambda length: length))
+    assert found["P@L/5"] == pytest.approx(loop_precision(scores, cb, lambda length: length // 5))
+    assert found["P@L"] == pytest.approx(loop_precision(scores, cb, lambda length: length))
 
 
 def test_nothing_to_judge_is_not_a_number_and_left_out_of_means():
     none = contact_scores(np.zeros((5, 5)), np.zeros((5, 3)))
-    assert math.isnan(none.precision_l)
-    one = ContactScores(precision_l5=0.5, precision_l=0.25)
-    assert mean_scores([none, one]) == one
+    assert math.isnan(none["P@L"])
+    known = {"P@L/5": 0.5, "P@L": 0.25}
+    same = {"split": "test", "predictor": MODEL}
+    (header, row), *_ = Evaluation(pd.DataFrame([same | none, same | known])).tables()
+    assert dict(zip(header, row, strict=True)) == same | {"families": "2", "P@L/5": "0.500", "P@L": "0.250"}
 
 
 def test_couplings_find_the_contacts_of_simulated_families(tmp_path):
@@ -76,6 +79,6 @@ def test_couplings_find_the_contacts_of_simulated_families(tmp_path):
     dataset = open_contact_dataset(path)
     scores = [coupling_scores(TrainingFamily(dataset.protein(row))) for row in range(len(dataset.ids))]
     direct, mutual = (
-        mean_scores([each[name] for each in scores]) for name in (MEAN_FIELD, MUTUAL_INFORMATION)
+        np.mean([each[name]["P@L/5"] for each in scores]) for name in (MEAN_FIELD, MUTUAL_INFORMATION)
     )
-    assert direct.precision_l5 > 0.8 > mutual.precision_l5 > 0.6
+    assert direct > 0.8 > mutual > 0.6

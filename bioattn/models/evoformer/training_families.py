@@ -6,12 +6,13 @@ resumed run sees what an undisturbed one would have.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -43,7 +44,7 @@ from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, target
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.simulate.families import simulate_family
 from bioattn.store.training_record import Comparison
-from bioattn.structures.contacts import ContactScores, contact_scores, distances, mean_scores
+from bioattn.structures.contacts import FIGURES, contact_scores, distances
 from bioattn.system.progress import Progress, watched
 from bioattn.text import counted, duration
 from bioattn.training.task import set_seed
@@ -238,86 +239,65 @@ def predict_contacts(
     return total
 
 
-def score_family(model: EvoformerModel, family: TrainingFamily, settings: InputSettings) -> ContactScores:
+def score_family(model: EvoformerModel, family: TrainingFamily, settings: InputSettings) -> dict[str, float]:
     return contact_scores(predict_contacts(model, family, settings), family.protein.cb, family.columns)
 
 
 MODEL, MUTUAL_INFORMATION, MEAN_FIELD = "this model", "APC mutual information", "mean-field DCA"
 
 
-class FamilyScores(NamedTuple):
-    """How well contacts of a family are found."""
-
-    id: str
-    split: str
-    num_rows: int
-    num_mapped: int
-    scores: dict[str, ContactScores]
-    """By predictor."""
-
-
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    families: list[FamilyScores]
+    scores: pd.DataFrame
+    """A row per family and predictor: id, split, rows, mapped_columns, predictor, and `FIGURES`."""
 
     def tables(self) -> list[list[list[str]]]:
         """Mean precisions of each predictor by split; no table without held-out families."""
         rows = [
-            [split, name, str(number), f"{mean.precision_l5:.3f}", f"{mean.precision_l:.3f}"]
-            for split in ("validation", "test")
-            for name, number, mean in mean_table(self.families, split)
+            [str(split), str(name), str(len(each)), *(f"{each[figure].mean():.3f}" for figure in FIGURES)]
+            for (split, name), each in self.scores.groupby(["split", "predictor"], sort=False)
         ]
-        return [[["split", "predictor", "families", "P@L/5", "P@L"], *rows]] if rows else []
+        return [[["split", "predictor", "families", *FIGURES], *rows]] if rows else []
 
     def comparison(self) -> Comparison | None:
         """The model's P@L beside that of the coupling that is better on the validation families."""
-        means = {
-            split: {name: mean.precision_l for name, _, mean in mean_table(self.families, split)}
-            for split in ("test", "validation")
-        }
-        split = next((split for split, found in means.items() if found), None)
-        if split is None:
+        if self.scores.empty:
             return None
-        chosen_by = means["validation"] or means["test"]
-        best = max((MUTUAL_INFORMATION, MEAN_FIELD), key=lambda name: chosen_by[name])
-        return Comparison(f"{split} families", "P@L", means[split][MODEL], best, means[split][best])
+        means = self.scores.groupby(["split", "predictor"])["P@L"].mean().unstack()
+        split, chosen_by = means.index[0], means.iloc[-1]  # test before validation
+        best = max((MUTUAL_INFORMATION, MEAN_FIELD), key=lambda name: float(chosen_by[name]))
+        ours, theirs = (float(means.loc[split, name]) for name in (MODEL, best))
+        return Comparison(f"{split} families", "P@L", ours, best, theirs)
 
-    def to_json(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "id": each.id,
-                "split": each.split,
-                "rows": each.num_rows,
-                "mapped_columns": each.num_mapped,
-                **{name: scores.as_figures() for name, scores in each.scores.items()},
-            }
-            for each in self.families
-        ]
+    def to_json(self) -> list[dict[Hashable, Any]]:
+        return self.scores.to_dict("records")
 
 
 def evaluate_families(
     model: EvoformerModel,
-    families: Sequence[TrainingFamily],
+    sides: Mapping[str, Sequence[TrainingFamily]],
     settings: InputSettings,
-    split: str,
     progress: Progress,
-) -> list[FamilyScores]:
-    """Score each family with the model, APC mutual information and mean-field DCA."""
-    began = time.monotonic()
+) -> Evaluation:
+    """Score the families of each split with the model, APC mutual information and mean-field DCA."""
     found = []
-    for family in watched(progress, f"scoring {split} families", families):
-        protein, mapped = family.protein, int(family.protein.mapped.sum())
-        scores = {MODEL: score_family(model, family, settings), **coupling_scores(family)}
-        found.append(FamilyScores(protein.id, split, len(protein.msa), mapped, scores))
-    if families:
-        progress.note(
-            f"{split} scored, {counted(len(families), 'family')} by this model and two couplings, in "
-            f"{duration(time.monotonic() - began)}"
-        )
-    return found
+    for split, families in sides.items():
+        began = time.monotonic()
+        for family in watched(progress, f"scoring {split} families", families):
+            protein = family.protein
+            known = (protein.id, split, len(protein.msa), int(protein.mapped.sum()))
+            scores = {MODEL: score_family(model, family, settings), **coupling_scores(family)}
+            found += [(*known, name, *figures.values()) for name, figures in scores.items()]
+        if families:
+            progress.note(
+                f"{split} scored, {counted(len(families), 'family')} by this model and two couplings, in "
+                f"{duration(time.monotonic() - began)}"
+            )
+    columns = ["id", "split", "rows", "mapped_columns", "predictor", *FIGURES]
+    return Evaluation(pd.DataFrame(found, columns=columns))
 
 
-def coupling_scores(family: TrainingFamily) -> dict[str, ContactScores]:
+def coupling_scores(family: TrainingFamily) -> dict[str, dict[str, float]]:
     columns = family.columns
     frequencies = pair_frequencies(column_states(family.protein.msa[:, columns]), family.weights)
     maps = {
@@ -328,10 +308,3 @@ def coupling_scores(family: TrainingFamily) -> dict[str, ContactScores]:
         name: contact_scores(average_product_correction(each), family.protein.cb, columns)
         for name, each in maps.items()
     }
-
-
-def mean_table(scores: Sequence[FamilyScores], split: str) -> list[tuple[str, int, ContactScores]]:
-    """Predictor, number of families and mean scores, one line per predictor."""
-    chosen = [each for each in scores if each.split == split]
-    names = list(chosen[0].scores) if chosen else []
-    return [(name, len(chosen), mean_scores([each.scores[name] for each in chosen])) for name in names]

@@ -41,7 +41,7 @@ from bioattn.models.evoformer.training_families import (
     score_family,
 )
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.structures.contacts import ContactScores, mean_scores
+from bioattn.structures.contacts import FIGURES
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted, quoted
@@ -148,26 +148,19 @@ class EvoformerTask(ConfiguredTask):
 
         def precisions(family: TrainingFamily) -> Tensor:
             scores = score_family(cast(EvoformerModel, model), family, self.training.round_inputs)
-            return torch.tensor([scores.precision_l5, scores.precision_l], dtype=torch.float64)
+            return torch.tensor([*scores.values()], dtype=torch.float64)
 
         with self.training.precision.autocast(self.device):
             return figures_by_part(self.validation, shard, 2, precisions)
 
     def judge(self, values: Tensor) -> Judgement:
-        scores = mean_scores(
-            [ContactScores(precision_l5=few, precision_l=all_) for few, all_ in values.tolist()]
-        )
-        return Judgement(scores.precision_l, scores.as_figures())
+        means = dict(zip(FIGURES, values.nanmean(0).tolist(), strict=True))
+        return Judgement(means["P@L"], means)
 
     def evaluate(self, progress: Progress) -> Evaluation:
         inputs = self.training.prediction_inputs
-        return Evaluation(
-            [
-                each
-                for families, split in ((self.validation, "validation"), (self.test, "test"))
-                for each in evaluate_families(self.model, families, inputs, split, progress)
-            ]
-        )
+        sides = {"validation": self.validation, "test": self.test}
+        return evaluate_families(self.model, sides, inputs, progress)
 
     def write(self, folder: Path) -> Sequence[str]:
         write_evoformer_model(folder, self.model, self.training.prediction_inputs)

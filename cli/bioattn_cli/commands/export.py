@@ -88,16 +88,15 @@ def contacts(
             )
         fitted, report = fit_contacts(attention, fit, reporter.progress)
         write_regression(output, fitted)
-        precision = {"fitted": report.fitted.as_figures()}
+        precision = {"fitted": report.fitted}
         reporter.say(
             f"fitted on {counted(len(fitted.proteins), 'protein')}, {counted(fitted.num_heads_used, 'head')} in "
-            f"use: {_figures(report.fitted.as_figures())} on these"
+            f"use: {_figures(report.fitted)} on these"
         )
         if report.num_held_out:
-            precision["held_out"] = report.held_out.as_figures()
+            precision["held_out"] = report.held_out
             reporter.say(
-                f"{_figures(report.held_out.as_figures())} on {counted(report.num_held_out, 'protein')} of "
-                "other splits"
+                f"{_figures(report.held_out)} on {counted(report.num_held_out, 'protein')} of other splits"
             )
         return RunReport(
             f"wrote {output}",
