@@ -94,9 +94,6 @@ class PrepareContacts(Settings):
     )
     output: Path = output_option("Result to write.")
     settings: ContactSettings = options_of(ContactSettings)
-    mappings: Path | None = option(
-        "Also write DIR/ID.tsv: the residue of each column.", metavar="DIR", writes=Writes.OTHER
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from bioattn.choices import MIN_IDENTITY, SPLIT_NAMES, TRAIN
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.tables import MISSING, open_table, refuse_duplicate_columns
-from bioattn.io.files import check_apart, check_output, check_parent, is_file_name
+from bioattn.io.files import check_output
 from bioattn.io.records import audit_path, write_audit
 from bioattn.structures.chain import (
     Chain,
@@ -37,7 +37,7 @@ from bioattn.structures.chain import (
     read_chain,
     scorable,
 )
-from bioattn.structures.column_mapping import ColumnMapping, map_columns, read_mapping, write_mapping
+from bioattn.structures.column_mapping import map_columns, read_mapping
 from bioattn.structures.contacts import contacts
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, percentage, quoted
@@ -273,7 +273,6 @@ class _Entry:
     """None once the pair is refused."""
     concern: str = ""
     """Why its rows may tell nothing of contacts."""
-    mapping: ColumnMapping | None = None
 
     def refuse(self, reason: str, error: BioattnError) -> None:
         self.chain = None
@@ -291,15 +290,13 @@ def prepare_contacts(given: PrepareContacts, progress: Progress = SILENT) -> lis
     table is wrong, no pair can be used, related chains stand on different sides of a
     given split, or a file cannot be written; then nothing is left.
     """
-    table, output, settings, mappings = given.pairs, given.output, given.settings, given.mappings
+    table, output, settings = given.pairs, given.output, given.settings
     pairs = read_pairs(table)
     inputs = [table, *(file for pair in pairs for file in (pair.msa, pair.structure, pair.mapping) if file)]
     check_output(output, inputs)
     if not output.name.endswith(OUTPUT_SUFFIXES):
         raise SettingsError(f"--output {output}: the dataset is HDF5; end its name in .h5")
     check_output(audit_path(output), inputs)
-    if mappings is not None:
-        _check_mappings(mappings, pairs, inputs)
     entries = []
     for pair in watched(progress, "reading structures", pairs):
         split = SPLIT_NAMES[pair.split]
@@ -326,10 +323,6 @@ def prepare_contacts(given: PrepareContacts, progress: Progress = SILENT) -> lis
     write_contact_dataset(output, proteins, metadata)
     _warn_of_refused(entries)
     kept = [entry for entry in entries if entry.chain is not None]
-    for entry in kept:
-        if mappings is not None and entry.mapping is not None and entry.chain is not None:
-            mappings.mkdir(exist_ok=True)
-            write_mapping(mappings / f"{entry.pair.id}.tsv", entry.mapping, entry.chain)
     for concern in (_NO_SIGNAL, ALONE):
         if names := [entry.pair.id for entry in kept if entry.concern == concern]:
             LOGGER.warning("%s: %s", quoted(names), concern)
@@ -342,19 +335,6 @@ def prepare_contacts(given: PrepareContacts, progress: Progress = SILENT) -> lis
             "column split of the table (train, validation or test) parts them"
         )
     return rows
-
-
-def _check_mappings(folder: Path, pairs: Sequence[ContactPair], inputs: Sequence[Path]) -> None:
-    """Refuse what could not be written later."""
-    if folder.exists() and not folder.is_dir():
-        raise BioattnError(f"--mappings {folder}: is a file, a folder is needed")
-    check_parent(folder)
-    for pair in pairs:
-        if not is_file_name(pair.id):
-            raise BioattnError(
-                f"--mappings: the id {pair.id!r} cannot be a file name; rename it in the table"
-            )
-        check_apart(folder / f"{pair.id}.tsv", inputs)
 
 
 def _proteins(
@@ -400,7 +380,6 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
     except BioattnError as error:
         entry.refuse(reason, error)
         return None
-    entry.mapping = mapping
     rows = np.arange(len(encoded.msa))
     if settings.max_depth is not None and len(encoded.msa) > settings.max_depth:
         random = np.random.default_rng([settings.seed, *pair.id.encode()])

@@ -4,8 +4,8 @@ Structure and alignment seldom hold the same sequence: a chain lacks disordered 
 alignment may not hold the protein itself. So the chain is aligned to one row: the query if that is close enough,
 otherwise the closest row of all. A residue aligned to an insertion of that row, or to nothing, has no column.
 
-The file form is a table with one line per mapped residue: `msa_column` (0-based), `query_aa`, `chain`, `resi`,
-`icode` (`.` = none), `resname`, `cb_x`, `cb_y`, `cb_z`.
+The file form is a table with one line per mapped residue: `msa_column` (0-based), `resi`, and where wanted `icode`
+(`.` = none) and `resname`.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,6 @@ from bioattn.choices import MIN_IDENTITY
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.tables import open_table
-from bioattn.io.files import text_output
 from bioattn.structures.chain import Chain, align_chain, protein_aligner
 from bioattn.text import percentage
 
@@ -26,7 +25,6 @@ MIN_COVERAGE = 0.5
 """Least fraction of the shorter of chain and row that must be aligned."""
 GOOD_IDENTITY = 0.95
 """Identity from which the query is taken without aligning other rows."""
-COLUMNS = ("msa_column", "query_aa", "chain", "resi", "icode", "resname", "cb_x", "cb_y", "cb_z")
 
 _CANDIDATES = 20
 _WORD = 3
@@ -84,20 +82,8 @@ def map_columns(chain: Chain, alignment: Alignment, *, source: str = "the struct
     return replace(best, identity=round(best.identity, 6))
 
 
-def write_mapping(path: Path, mapping: ColumnMapping, chain: Chain) -> None:
-    """Write the mapping as a table; the docstring of this module lists its columns."""
-    with text_output(path) as file:
-        file.write("\t".join(COLUMNS) + "\n")
-        for column, residue in zip(mapping.columns, mapping.residues, strict=True):
-            code, name = chain.insertion_codes[residue] or ".", chain.residue_names[residue]
-            cells = (column, chain.letters[residue], chain.name, chain.numbers[residue], code, name)
-            file.write("\t".join([*map(str, cells), *(f"{value:.3f}" for value in chain.cb[residue])]) + "\n")
-
-
 def read_mapping(path: Path, chain: Chain, num_columns: int) -> ColumnMapping:
     """Read a mapping table and find its residues in `chain`; coordinates are those of the chain.
-
-    Only `msa_column`, `resi` and, where the table has them, `icode` and `resname` are used.
 
     Raises: FormatError naming the line of a column that is out of range, not ascending or not a number, and of a
     residue that the chain does not have or has under another name.

@@ -177,14 +177,3 @@ def test_an_npz_that_claims_more_than_it_can_hold_is_refused(tmp_path, claimed):
 def test_names_that_lead_elsewhere_are_no_file_names(name):
     assert not is_file_name(name)
     assert is_file_name("α-tubulin 1")
-
-
-@pytest.mark.parametrize("name", ["../escaped", "x" * 300])
-def test_ids_of_a_table_cannot_write_elsewhere(tmp_path, name, capsys):
-    for path in ("m.a3m", "s.pdb"):
-        (tmp_path / path).write_text(">a\nMKV\n")
-    (tmp_path / "pairs.tsv").write_text(f"id\tmsa\tstructure\n{name}\tm.a3m\ts.pdb\n")
-    arguments = ["prepare", "contacts", str(tmp_path / "pairs.tsv"), "-o", str(tmp_path / "x.h5")]
-    assert main([*arguments, "--mappings", str(tmp_path / "maps")]) == 1
-    assert "cannot be a file name" in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.a3m", "pairs.tsv", "s.pdb"]

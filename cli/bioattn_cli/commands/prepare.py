@@ -64,7 +64,7 @@ def _contacts(given: PrepareContacts, reporter: Reporter) -> RunReport:
     kept = [row.split for row in rows if row.status == "kept"]
     return RunReport(
         f"wrote {given.output} and {audit}",
-        outputs=[given.output, audit, *filter(None, [given.mappings])],
+        outputs=[given.output, audit],
         kept=len(kept),
         refused=sum(row.status == "refused" for row in rows),
         splits={name: kept.count(name) for name in SPLIT_NAMES},
