@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,31 +37,7 @@ LOGGER = logging.getLogger("bioattn")
 OUTPUT_SUFFIXES = (".a3m", ".a3m.gz")
 
 
-class Step(NamedTuple):
-    """What a step of some name removed, and what it left."""
-
-    step: str
-    removed_rows: int
-    removed_columns: int
-    rows: int
-    columns: int
-
-
-@dataclass(slots=True)
-class Preparation:
-    """An alignment in preparation, and the steps done so far."""
-
-    alignment: Alignment
-    steps: list[Step] = field(default_factory=list)
-
-    def replace(self, name: str, alignment: Alignment) -> None:
-        """Record the step `name`, whose result is `alignment`."""
-        before, (rows, columns) = self.alignment.residues.shape, alignment.residues.shape
-        self.steps.append(Step(name, before[0] - rows, before[1] - columns, rows, columns))
-        self.alignment = alignment
-
-
-def prepare_msa(given: PrepareMsa, progress: Progress = SILENT) -> tuple[Preparation, AlignmentStatistics]:
+def prepare_msa(given: PrepareMsa, progress: Progress = SILENT) -> AlignmentStatistics:
     """Prepare an alignment and write it as A3M, and its statistics if a file is named.
 
     What a search of several databases finds are the hits in the first, then those in the next, as AlphaFold joins
@@ -83,8 +58,8 @@ def prepare_msa(given: PrepareMsa, progress: Progress = SILENT) -> tuple[Prepara
         check_output(given.stats, [output, *inputs], "--stats")
     rounds: list[SearchRound] = []
     if not databases:
-        preparation = Preparation(read_alignment(source))
-        require_proteins(preparation.alignment, str(source))
+        alignment = read_alignment(source)
+        require_proteins(alignment, str(source))
     else:
         query = read_search_query(source, settings.query)
         found: list[Alignment] = []
@@ -94,124 +69,111 @@ def prepare_msa(given: PrepareMsa, progress: Progress = SILENT) -> tuple[Prepara
             )
             rounds += of_database
             found.append(hits.select_rows(range(1, hits.num_rows)) if found else hits)
-        preparation = Preparation(join_rows(found))
-    alignment = preparation.alignment
+        alignment = join_rows(found)
     what = f"found in {' and '.join(map(str, databases))}, with the query" if databases else str(source)
     LOGGER.info(f"{what}: {counted(alignment.num_rows, 'row')} of {counted(alignment.num_columns, 'column')}")
-    read = alignment.residues.shape
-    prepare_alignment(preparation, settings, str(source), centred=bool(databases), progress=progress)
-    alignment = preparation.alignment
+    alignment = prepare_alignment(
+        alignment, settings, str(source), centred=bool(databases), progress=progress
+    )
     identity = settings.weight_identity
     codes = msa_codes(alignment.residues)
     weights = sequence_weights(codes, identity, threads=given.threads, progress=progress)
-    inserted = sum(len(letters) for row in alignment.insertions for letters in row.values())
-    statistics = alignment_statistics(codes, weights, identity, inserted_letters=inserted)
+    statistics = alignment_statistics(codes, weights, identity)
     write_a3m(alignment, output)
     if given.stats is not None:
-        write_json(given.stats, statistics_json(preparation, statistics, read, rounds))
-    for step in preparation.steps:
-        if step.removed_rows or step.removed_columns:
-            LOGGER.info(describe_step(step))
+        write_json(given.stats, statistics_json(alignment.names[0], statistics, rounds))
     LOGGER.info(
         f"{counted(statistics.depth, 'row')} of {counted(statistics.columns, 'column')}, "
         f"Neff {statistics.neff:.1f} at {percentage(identity)} identity"
     )
     for warning in statistics.warnings():
         LOGGER.warning(f"{output}: {warning}")
-    return preparation, statistics
+    return statistics
 
 
 def prepare_alignment(
-    preparation: Preparation,
+    alignment: Alignment,
     settings: PreparationSettings,
     source: str,
     *,
     centred: bool = False,
     progress: Progress = SILENT,
-) -> None:
-    """Apply the steps that `settings` ask for, in the order of the fields.
+) -> Alignment:
+    """Apply the steps that `settings` ask for, in the order of the fields; log those that remove something.
 
     Duplicates and rows without a residue always go, after the columns are settled. centred: it is one of the
     query's columns already.
 
     Raises: BioattnError when no column or no residue of the query is left, and as `find_name`.
     """
+
+    def step(name: str, changed: Alignment) -> None:
+        nonlocal alignment
+        rows, columns = np.subtract(alignment.residues.shape, changed.residues.shape).tolist()
+        parts = []
+        if columns > 0:
+            parts.append(f"{counted(columns, 'column')} made insertions, {changed.num_columns:,} stay")
+        if columns < 0:
+            parts.append(f"{counted(-columns, 'column')} more than before, {changed.num_columns:,} in all")
+        if rows:
+            parts.append(f"{counted(rows, 'row')} left out, {changed.num_rows:,} stay")
+        if parts:
+            LOGGER.info(f"{name}: {'; '.join(parts)}")
+        alignment = changed
+
     if settings.query is not None and not centred:
-        query = find_name(preparation.alignment.names, settings.query, source)
-        preparation.replace("query_columns", centre_on_query(preparation.alignment, query, source))
-    codes = msa_codes(preparation.alignment.residues)
+        query = find_name(alignment.names, settings.query, source)
+        step("query columns", centre_on_query(alignment, query, source))
+    codes = msa_codes(alignment.residues)
     if settings.max_gap_column is not None:
         columns = columns_within_gaps(codes, settings.max_gap_column)
         if not columns.size:
             raise BioattnError(
                 f"{source}: --max-gap-column {settings.max_gap_column:g} leaves no column; every one has more gaps"
             )
-        preparation.replace("gap_columns", preparation.alignment.keep_as_match(columns))
+        step("gap columns", alignment.keep_as_match(columns))
         codes = codes[:, columns]
     if not count_residues(codes[:1])[0]:
         raise BioattnError(
-            f"{source}: the query, {preparation.alignment.names[0]}, has no residue in the columns that are left"
+            f"{source}: the query, {alignment.names[0]}, has no residue in the columns that are left"
         )
 
     def keep(name: str, rows: NDArray[np.intp]) -> None:
         nonlocal codes
-        kept_all = len(rows) == len(codes)
-        alignment = preparation.alignment
-        preparation.replace(name, alignment if kept_all else alignment.select_rows(rows))
+        step(name, alignment if len(rows) == len(codes) else alignment.select_rows(rows))
         codes = codes[rows]
 
-    keep("duplicates", first_of_each(preparation.alignment.residues))
-    keep("empty_rows", rows_with_residues(codes))
+    keep("duplicates", first_of_each(alignment.residues))
+    keep("empty rows", rows_with_residues(codes))
     # hhfilter looks at rows in an order that comes from all of them, also those other criteria leave out.
     whole, order = codes, filter_order(count_residues(codes))
     kept = np.arange(len(codes))
     if settings.max_gap_row is not None:
         kept = rows_within_gaps(codes, settings.max_gap_row)
-        keep("gap_rows", kept)
+        keep("gap rows", kept)
     if settings.min_query_identity is not None:
         rows = rows_near_query(codes, settings.min_query_identity)
         kept = kept[rows]
-        keep("query_identity", rows)
+        keep("query identity", rows)
     if settings.max_identity is not None:
         order = order[np.isin(order, kept)]
         chosen = non_redundant(whole, settings.max_identity, order, progress=progress)
-        keep("redundant_rows", np.searchsorted(kept, chosen))
+        keep("redundant rows", np.searchsorted(kept, chosen))
     if settings.max_depth is not None:
         random = np.random.default_rng(settings.seed)
         keep("depth", random_rows(len(codes), settings.max_depth, random))
-
-
-def describe_step(step: Step) -> str:
-    """Describe a step in one line.
-
-    >>> describe_step(Step(step="duplicates", removed_rows=2, removed_columns=0, rows=8, columns=50))
-    'duplicates: 2 rows left out, 8 stay'
-    """
-    parts = []
-    if step.removed_columns > 0:
-        parts.append(f"{counted(step.removed_columns, 'column')} made insertions, {step.columns:,} stay")
-    if step.removed_columns < 0:
-        parts.append(f"{counted(-step.removed_columns, 'column')} more than before, {step.columns:,} in all")
-    if step.removed_rows:
-        parts.append(f"{counted(step.removed_rows, 'row')} left out, {step.rows:,} stay")
-    return f"{step.step.replace('_', ' ')}: {'; '.join(parts)}"
+    return alignment
 
 
 def statistics_json(
-    preparation: Preparation,
-    statistics: AlignmentStatistics,
-    read: Sequence[int],
-    rounds: Sequence[SearchRound],
+    query: str, statistics: AlignmentStatistics, rounds: Sequence[SearchRound]
 ) -> dict[str, Any]:
-    """The content of the statistics file; read: rows and columns as found."""
+    """The content of the statistics file; query: name of row 1."""
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "query": preparation.alignment.names[0],
+        "query": query,
         "search": [each._asdict() for each in rounds],
-        "rows_read": read[0],
-        "columns_read": read[1],
-        "steps": [step._asdict() for step in preparation.steps],
         **statistics.as_json(),
         "warnings": statistics.warnings(),
     }

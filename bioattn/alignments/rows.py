@@ -155,7 +155,6 @@ ALONE = "one distinct row only: there is nothing to tell contacts from, whatever
 MIN_AGREEMENT = 2.0
 """Rows that agree less than so many times what chance makes of their composition are not of one family."""
 _ROWS_AT_ONCE = 4096
-_QUARTILES = (0, 0.25, 0.5, 0.75, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,14 +167,8 @@ class AlignmentStatistics:
     """Sum of the sequence weights."""
     weight_identity: float
     """Identity from which on rows share their weight."""
-    inserted_letters: int
-    """Residues of all rows outside the match columns."""
     coverage: NDArray[np.float64]
     """(R,) part of the rows with a residue in the column."""
-    effective_depth: NDArray[np.float64]
-    """(R,) sum of the weights of the rows with a residue in the column."""
-    row_gaps: NDArray[np.float64]
-    """Smallest, quarter, median, three quarters and largest part of the columns in which a row has no residue."""
     query_identity: NDArray[np.float64]
     """(S − 1,) identity of the other rows to the query, see `identity_to_query`."""
     pair_identity: float | None
@@ -214,26 +207,18 @@ class AlignmentStatistics:
             "depth": self.depth,
             "columns": self.columns,
             "neff": _rounded(self.neff),
-            "neff_per_root_column": _rounded(self.neff / np.sqrt(self.columns)),
             "weight_identity": self.weight_identity,
             "gaps": _rounded(1 - float(self.coverage.mean())),
-            "row_gaps": dict(zip(("min", "q25", "median", "q75", "max"), _list(self.row_gaps), strict=True)),
-            "inserted_letters": self.inserted_letters,
             "median_query_identity": _rounded(np.median(self.query_identity)) if self.depth > 1 else None,
             "query_identity_histogram": {"edges": _list(edges), "rows": counts.tolist()},
             "pair_identity": None if self.pair_identity is None else _rounded(self.pair_identity),
             "chance_identity": _rounded(self.chance_identity),
             "coverage": _list(self.coverage),
-            "effective_depth": _list(self.effective_depth),
         }
 
 
 def alignment_statistics(
-    codes: NDArray[np.uint8],
-    weights: NDArray[np.floating],
-    weight_identity: float,
-    *,
-    inserted_letters: int = 0,
+    codes: NDArray[np.uint8], weights: NDArray[np.floating], weight_identity: float
 ) -> AlignmentStatistics:
     """Figures of codes (S, R), row 0 being the query; weights: (S,) of `sequence_weights` at `weight_identity`."""
     rows, columns = codes.shape
@@ -260,10 +245,7 @@ def alignment_statistics(
         columns=columns,
         neff=float(np.sum(weights)),
         weight_identity=weight_identity,
-        inserted_letters=inserted_letters,
         coverage=counts / rows,
-        effective_depth=depth_of_column,
-        row_gaps=np.quantile(1 - count_residues(codes) / columns, _QUARTILES),
         query_identity=identity_to_query(codes)[1:],
         pair_identity=equal / pairs if pairs > 1e-9 * depth_of_column.sum() ** 2 else None,
         chance_identity=float((composition**2).sum()),

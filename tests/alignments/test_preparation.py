@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bioattn.alignments.choices import ContactSettings, PreparationSettings, SearchSettings
-from bioattn.alignments.preparation import Preparation, prepare_alignment
+from bioattn.alignments.preparation import prepare_alignment
 from bioattn.alignments.rows import centre_on_query
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment_file import parse_a3m
@@ -29,9 +29,7 @@ aWWWWkWWrr
 
 
 def prepare(text=SMALL, **settings):
-    preparation = Preparation(parse_a3m("in.a3m", text))
-    prepare_alignment(preparation, PreparationSettings(**settings), "in.a3m")  # type: ignore[arg-type]
-    return preparation
+    return prepare_alignment(parse_a3m("in.a3m", text), PreparationSettings(**settings), "in.a3m")  # type: ignore[arg-type]
 
 
 def rows(alignment):
@@ -39,7 +37,7 @@ def rows(alignment):
 
 
 def test_without_a_query_row_1_stays_first_and_every_column_stays():
-    assert rows(prepare().alignment) == {
+    assert rows(prepare()) == {
         "q/1-6": "AC-DEF",
         "a": "ACWDxxEY",
         "b": "GC-DE-",
@@ -48,21 +46,24 @@ def test_without_a_query_row_1_stays_first_and_every_column_stays():
     }
 
 
-def test_centred_on_the_first_row():
-    preparation = prepare(query="q/1-6")
-    assert rows(preparation.alignment) == {
+def test_centred_on_the_first_row(caplog):
+    caplog.set_level("INFO")
+    assert rows(prepare(query="q/1-6")) == {
         "q/1-6": "ACDEF",
         "a": "ACwDxxEY",
         "b": "GCDE-",
         "short": "---E-",
         "sp|P1|c_LONG": "aWWwWkWWrr",
     }
-    steps = {step.step: (step.removed_rows, step.removed_columns, step.rows) for step in preparation.steps}
-    assert steps == {"query_columns": (0, 1, 7), "duplicates": (1, 0, 6), "empty_rows": (1, 0, 5)}
+    assert caplog.messages == [
+        "query columns: 1 column made insertions, 5 stay",
+        "duplicates: 1 row left out, 6 stay",
+        "empty rows: 1 row left out, 5 stay",
+    ]
 
 
 def test_centred_on_a_row_with_insertions_of_its_own():
-    alignment = prepare(query="c_LONG").alignment
+    alignment = prepare(query="c_LONG")
     assert alignment.names[0] == "sp|P1|c_LONG"
     assert alignment.row_with_insertions(0) == "AWWWWKWWRR"
     # Columns of the query's insertions hold gaps; what others inserted at the same place stays an insertion.
@@ -74,34 +75,28 @@ def test_every_row_keeps_its_whole_sequence():
     residues = random_family(30, 40, seed=9)
     text = b"".join(b">s%d\n%s\n" % (i, row.tobytes()) for i, row in enumerate(residues))
     before = parse_a3m("in.a3m", text)
-    after = prepare(text, query="s5", max_gap_column=0.3).alignment
+    after = prepare(text, query="s5", max_gap_column=0.3)
     assert 0 < after.num_columns < 40
     sequences = {name: before.sequence(row) for row, name in enumerate(before.names)}
     assert {name: after.sequence(row) for row, name in enumerate(after.names)}.items() <= sequences.items()
 
 
 def test_gappy_columns_become_insertions_and_gappy_rows_go():
-    preparation = prepare(max_gap_column=0.4, max_gap_row=0.5)
+    alignment = prepare(max_gap_column=0.4, max_gap_row=0.5)
     # Gaps of the seven rows: 2, 2, 5, 2, 1 and 4. Without the last column a is a duplicate of the query.
-    assert rows(preparation.alignment) == {"q/1-6": "ACDEf", "b": "GCDE", "sp|P1|c_LONG": "aWWwWkWwrr"}
-    assert [step.step for step in preparation.steps] == [
-        "gap_columns",
-        "duplicates",
-        "empty_rows",
-        "gap_rows",
-    ]
+    assert rows(alignment) == {"q/1-6": "ACDEf", "b": "GCDE", "sp|P1|c_LONG": "aWWwWkWwrr"}
 
 
 def test_identity_and_depth():
-    assert list(rows(prepare(min_query_identity=0.5).alignment)) == ["q/1-6", "a", "b", "short"]
-    assert list(rows(prepare(max_identity=0.7).alignment)) == ["q/1-6", "sp|P1|c_LONG"]
-    assert list(rows(prepare(max_identity=0.9).alignment)) == ["q/1-6", "a", "b", "sp|P1|c_LONG"]
-    drawn = {tuple(rows(prepare(max_depth=3, seed=seed).alignment)) for seed in range(20)}
+    assert list(rows(prepare(min_query_identity=0.5))) == ["q/1-6", "a", "b", "short"]
+    assert list(rows(prepare(max_identity=0.7))) == ["q/1-6", "sp|P1|c_LONG"]
+    assert list(rows(prepare(max_identity=0.9))) == ["q/1-6", "a", "b", "sp|P1|c_LONG"]
+    drawn = {tuple(rows(prepare(max_depth=3, seed=seed))) for seed in range(20)}
     assert {len(names) for names in drawn} == {3}
     assert {names[0] for names in drawn} == {"q/1-6"}
     assert len(drawn) > 3
-    assert rows(prepare(max_depth=3, seed=4).alignment) == rows(prepare(max_depth=3, seed=4).alignment)
-    assert list(rows(prepare(max_depth=1).alignment)) == ["q/1-6"]
+    assert rows(prepare(max_depth=3, seed=4)) == rows(prepare(max_depth=3, seed=4))
+    assert list(rows(prepare(max_depth=1))) == ["q/1-6"]
 
 
 @pytest.mark.parametrize("kind", [PreparationSettings, ContactSettings])
@@ -119,8 +114,8 @@ def test_rows_left_out_by_other_filters_do_not_hold_back_the_redundancy_filter()
     """A long distant row may be the one that a nearer row is too close to."""
     residues = random_family(120, 60, seed=13)
     text = b"".join(b">s%d\n%s\n" % (i, row.tobytes()) for i, row in enumerate(residues))
-    both = prepare(text, max_gap_row=0.4, min_query_identity=0.2, max_identity=0.8).alignment
-    first = prepare(text, max_gap_row=0.4, min_query_identity=0.2).alignment
+    both = prepare(text, max_gap_row=0.4, min_query_identity=0.2, max_identity=0.8)
+    first = prepare(text, max_gap_row=0.4, min_query_identity=0.2)
     assert 5 < both.num_rows < first.num_rows < 120
     codes = {name: both.residues[row] for row, name in enumerate(both.names)}
     for name, row in zip(first.names, first.residues, strict=True):
@@ -135,14 +130,12 @@ def test_rows_left_out_by_other_filters_do_not_hold_back_the_redundancy_filter()
 @pytest.mark.shared
 def test_all_filters_together_as_hhfilter(hhfilter, families):
     for name in ("protenix_102m", "PF00041_1TEN_A", "psicov_16pkA"):
-        preparation = Preparation(families[name].alignment)
-        prepare_alignment(preparation, PreparationSettings(), name)
-        whole = preparation.alignment
+        whole = prepare_alignment(families[name].alignment, PreparationSettings(), name)
         settings = PreparationSettings(max_gap_row=0.3, min_query_identity=0.2, max_identity=0.7)
-        prepare_alignment(preparation, settings, name)
+        filtered = prepare_alignment(whole, settings, name)
         kept = hhfilter(whole.residues, "-cov", "70", "-qid", "20", "-id", "70")
         assert 1 < len(kept) < whole.num_rows * 0.6
-        assert preparation.alignment.residues.tolist() == whole.residues[kept].tolist()
+        assert filtered.residues.tolist() == whole.residues[kept].tolist()
 
 
 def test_queries_that_cannot_be():

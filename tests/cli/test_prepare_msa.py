@@ -59,14 +59,8 @@ def test_from_stockholm_to_a3m_by_eye(small, tmp_path, capsys):
     figures = json.loads(stats.read_text())
     assert figures["format"] == "bioattn-msa-statistics"
     assert (figures["query"], figures["depth"], figures["columns"]) == ("b/2-5", 3, 4)
-    assert (figures["rows_read"], figures["columns_read"], figures["neff"]) == (4, 7, 3)
-    assert [(step["step"], step["removed_rows"]) for step in figures["steps"]] == [
-        ("query_columns", 0),
-        ("duplicates", 1),
-        ("empty_rows", 0),
-    ]
+    assert figures["neff"] == 3
     record = json.loads((tmp_path / "bioattn-records/x.a3m.json").read_text())
-    assert figures["steps"][0]["removed_columns"] == 3
     assert main(["validate", str(output), str(stats)]) == 0
     stats.write_text(json.dumps({"format": figures["format"], "depth": 3}))
     capsys.readouterr()
@@ -74,7 +68,6 @@ def test_from_stockholm_to_a3m_by_eye(small, tmp_path, capsys):
     assert "statistics of an alignment without query, columns, neff" in capsys.readouterr().out
     assert record["outputs"]["x.a3m"] == hashlib.sha256(output.read_bytes()).hexdigest()
     assert record["inputs"]["alignment"]["file"] == "small.sto"
-    assert record["steps"] == figures["steps"]
     written = {"bioattn-records", "x.a3m", "x.json"}
     assert {path.name for path in tmp_path.iterdir()} == {"small.sto", *written}
 

@@ -89,7 +89,7 @@ def _msa(given: PrepareMsa, reporter: Reporter) -> RunReport:
     if not given.databases and given.search != SearchSettings():
         flag = "--iterations" if given.search.iterations != 1 else "--max-evalue"
         raise SettingsError(f"{flag} is for --search, which names the database; give that too")
-    prepared, statistics = prepare_msa(given, reporter.progress)
+    statistics = prepare_msa(given, reporter.progress)
     written = [given.output, *filter(None, [given.stats])]
     return RunReport(
         f"wrote {' and '.join(map(str, written))}",
@@ -98,7 +98,6 @@ def _msa(given: PrepareMsa, reporter: Reporter) -> RunReport:
         rows=statistics.depth,
         columns=statistics.columns,
         neff=round(statistics.neff, 3),
-        steps=[step._asdict() for step in prepared.steps],
         warnings=statistics.warnings(),
     )
 
