@@ -69,8 +69,6 @@ def _describe(folder: Path) -> dict[str, Any]:
     import torch
 
     runner = load_runner(folder, torch.device("cpu"))
-    if hasattr(runner, "require_whole"):  # where some parts may be broken, and a run do without them
-        runner.require_whole()
     return {
         "generated_by": read_json(folder / CONFIG).get("generated_by"),
         "sha256": runner.sha256,

@@ -1,7 +1,7 @@
 """A language model as a folder of documented files, and a trained or published one ready to run."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -32,7 +32,6 @@ from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.published_reading import (
     ADAPTER_SETTINGS,
     FILES,
-    Part,
     adapter_settings,
     read_published_model,
 )
@@ -67,18 +66,6 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
     """
 
     family: ClassVar[str] = MODEL_TYPE
-    faults: Mapping[Part, str] = field(default_factory=dict)
-    """Of parts that were published and could not be read, why."""
-
-    def require(self, part: Part) -> None:
-        """Raises: FormatError naming the array, where a published part could not be read."""
-        if part in self.faults:
-            raise FormatError(self.faults[part])
-
-    def require_whole(self) -> None:
-        """Raises: FormatError naming the array, where any part could not be read."""
-        for part in self.faults:
-            self.require(part)
 
     def require_mask(self) -> None:
         """Raises: BioattnError for a model whose vocabulary has no token in the place of masked words."""
@@ -247,7 +234,6 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
 
     def require_output(self) -> None:
         """Raises: BioattnError where the model predicts no tokens."""
-        self.require(Part.OUTPUT)
         if self.config.shape is Shape.ENCODER:
             self.require_mask()
         if self.config.form.output is Output.NONE:
@@ -283,10 +269,8 @@ def load_language_model(
             f"trained on ({base})"
         )
     if isinstance(content, dict) and published_type(content) is not None:
-        model, sha256, faults = read_published_model(folder, device, dtype)
-        return LoadedLanguageModel(
-            model=model.eval(), device=device, sha256=sha256, path=folder, faults=faults
-        )
+        model, sha256 = read_published_model(folder, device, dtype)
+        return LoadedLanguageModel(model=model.eval(), device=device, sha256=sha256, path=folder)
     if folder.suffix == ".pth" or any(folder.glob("data/weights/esmc*.pth")):
         raise FormatError(
             f"{folder}: holds ESM C in the form of EvolutionaryScale's own code; give the folder of transformers, "

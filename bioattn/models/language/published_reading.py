@@ -4,10 +4,9 @@ import hashlib
 import logging
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,27 +55,6 @@ _UNUSED = re.compile(
     r"|^(pooler|contact_head|cls\.seq_relationship|embeddings\.position_embeddings)\."
 )
 """Arrays that follow from the settings, or are for other tasks than those of a language model."""
-
-
-class Part(StrEnum):
-    """What embeddings and maps do without."""
-
-    OUTPUT = "output"
-    """The layer that makes logits."""
-    CONTACTS = "contacts"
-    """The regression from maps to contacts."""
-
-
-_ROWS_OF = {Part.OUTPUT: ("output_", "normalise_output.", "bias_V"), Part.CONTACTS: ("contact_",)}
-"""What our names of their arrays begin with."""
-
-
-class PartError(FormatError):
-    """An array of a part is missing, or not what the settings ask for."""
-
-    def __init__(self, part: Part, message: str) -> None:
-        super().__init__(message)
-        self.part = part
 
 
 class Stored(NamedTuple):
@@ -269,11 +247,9 @@ def _parts(path: Path) -> list[Path]:
     return [path.with_name(part) for part in parts]
 
 
-def read_published_model(
-    folder: Path, device: torch.device, dtype: torch.dtype
-) -> tuple[LanguageModel, str, dict[Part, str]]:
-    """The model of a Hugging Face folder, its weights taken to the device one by one, their digest, or that of
-    the digests of several files, and why parts were left out.
+def read_published_model(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[LanguageModel, str]:
+    """The model of a Hugging Face folder, its weights taken to the device one by one, and their digest, or that of
+    the digests of several files.
     """
     path = folder / CONFIG
     content = read_json(path)
@@ -284,18 +260,13 @@ def read_published_model(
     architecture = ARCHITECTURES[str(published_type(content))]
     with ExitStack() as files:
         weights = PublishedWeights(folder, architecture.prefix, files, device)
-        model, faults = None, dict[Part, str]()
-        while model is None:
-            try:
-                config, vocabulary = _described(folder, content, architecture, weights, faults)
-                with without_values():
-                    empty = LanguageModel(config, vocabulary)
-                model = _filled(empty, content, architecture, weights, dtype, faults)
-            except PartError as error:
-                faults[error.part] = str(error)
+        config, vocabulary = _described(folder, content, architecture, weights)
+        with without_values():
+            empty = LanguageModel(config, vocabulary)
+        model = _filled(empty, content, architecture, weights, dtype)
         digests = [sha256_of(file) for file in weights.files]
         together = hashlib.sha256("".join(digests).encode()).hexdigest()
-        return model, digests[0] if len(digests) == 1 else together, faults
+        return model, digests[0] if len(digests) == 1 else together
 
 
 def _described(
@@ -303,7 +274,6 @@ def _described(
     content: Mapping[str, Any],
     architecture: Architecture,
     weights: PublishedWeights,
-    without: Collection[Part],
 ) -> tuple[LanguageModelConfig, Vocabulary]:
     path = folder / CONFIG
     output = architecture.output
@@ -338,18 +308,10 @@ def _described(
         raise FormatError(f"{path}: {error}") from error
     if config.layers > len(weights.shapes):
         raise FormatError(f"{path}: has {config.layers:,} layers, the weights {len(weights.shapes):,} arrays")
-    form = replace(
-        config.form,
-        output=Output.NONE if Part.OUTPUT in without else config.form.output,
-        contacts=config.form.contacts and Part.CONTACTS not in without,
-    )
-    tied = form.output is Output.NONE
+    tied = config.form.output is Output.NONE
     if not tied:
-        try:
-            matrix = weights.first([output, embedding] if tie else [output])
-            tied = _equal(weights, embedding, matrix)
-        except FormatError as error:
-            raise PartError(Part.OUTPUT, str(error)) from error
+        matrix = weights.first([output, embedding] if tie else [output])
+        tied = _equal(weights, embedding, matrix)
         fits = weights.shapes[matrix] == weights.shapes[embedding]
         if tie and fits and not tied and content.get("scale_decoder_outputs", True):
             LOGGER.warning(
@@ -358,7 +320,7 @@ def _described(
             )
     # The kinds of tokens are added to embeddings, and not to the matrix of the output.
     tied = tied and not config.form.slopes
-    form = replace(form, frequencies=_frequencies(content, config, weights), tied=tied)
+    form = replace(config.form, frequencies=_frequencies(content, config, weights), tied=tied)
     published = vocabulary.published
     assert published is not None
     sentinels = max(1, len(published.sentinels))
@@ -394,7 +356,6 @@ def _filled(
     architecture: Architecture,
     weights: PublishedWeights,
     dtype: torch.dtype,
-    without: Collection[Part],
 ) -> LanguageModel:
     config, used = model.config, set()
     assert model.vocabulary.published is not None
@@ -407,17 +368,11 @@ def _filled(
         if row.by_token:
             needed = torch.Size([len(model.vocabulary.published.tokens), *own.shape[1:]])
         array = torch.zeros(needed, device=order.device)
-        part = next((part for part, names in _ROWS_OF.items() if row.ours.startswith(names)), None)
-        try:
-            if row.theirs:
-                array = _turned(weights, row.theirs, row.read, needed)
-            if row.plus:
-                kinds = (content.get("type_vocab_size") or 2, *needed[1:])
-                array = array + _turned(weights, [row.plus], lambda rows: rows, kinds)[0]
-        except FormatError as error:
-            if part is None:
-                raise
-            raise PartError(part, str(error)) from error
+        if row.theirs:
+            array = _turned(weights, row.theirs, row.read, needed)
+        if row.plus:
+            kinds = (content.get("type_vocab_size") or 2, *needed[1:])
+            array = array + _turned(weights, [row.plus], lambda rows: rows, kinds)[0]
         used |= {*row.theirs, row.plus}
         if row.by_token:
             array = array[order].masked_fill_(order.view(-1, *[1] * (array.dim() - 1)) < 0, 0.0)
@@ -433,7 +388,7 @@ def _filled(
             f"{weights.where(name)} has no place in {config.layers} layers of the {published_type(content)} of "
             "transformers; other layers are not read"
         )
-    if unread and not without:
+    if unread:
         LOGGER.warning(
             f"{weights.path}: {listed(unread)}: not read, for they are no part of a language model"
         )

@@ -54,9 +54,7 @@ def export_parameters(source: Path, output: Path, *, force: bool) -> RunReport:
         )
     check_parent(output)
     check_apart(output, [source])
-    loaded = load_language_model(source, torch.device("cpu"))
-    loaded.require_whole()
-    model = loaded.model
+    model = load_language_model(source, torch.device("cpu")).model
     if output.exists() and not (force and (output / WEIGHTS).is_file()):
         raise BioattnError(
             f"{output}: exists already; choose another --output, or --force to replace a model"

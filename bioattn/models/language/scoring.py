@@ -29,7 +29,6 @@ from bioattn.formats.tables import TableReader, open_table
 from bioattn.inference.passes import finite_results, padded, require_finite
 from bioattn.models.language.config import Pool, Score, Shape
 from bioattn.models.language.layers import is_word
-from bioattn.models.language.published_reading import Part
 from bioattn.models.language.source import TokenSource, Window, windows
 from bioattn.sequences.vocabulary import CLS, MASK, PAD, UNKNOWN, Vocabulary
 from bioattn.store.training_record import TRAINING_RECORD
@@ -314,7 +313,6 @@ def contacts(loaded: "LoadedLanguageModel", tokens: Tokens, name: str, most: int
 
     name: of the protein, for messages. Raises: BioattnError for a model without one, or a longer protein.
     """
-    loaded.require(Part.CONTACTS)
     model = loaded.model
     trained = loaded.path is not None and (loaded.path / TRAINING_RECORD).is_file()
     if trained or model.contact_weight_SH is None or model.contact_bias_1 is None:

@@ -17,7 +17,6 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.passes import finite_results, padded, require_finite
 from bioattn.models.language.config import Output, Score, Shape, Target, TargetKind
 from bioattn.models.language.layers import is_word, require_length
-from bioattn.models.language.published_reading import Part
 from bioattn.models.language.scoring import (
     Tokens,
     Wanted,
@@ -100,8 +99,7 @@ def read_source(loaded: "LoadedLanguageModel", inputs: Any, window: int | None) 
 
 
 def require_likelihoods(loaded: "LoadedLanguageModel") -> None:
-    """Raises: SettingsError for a fine-tuned model; FormatError for a broken output layer."""
-    loaded.require(Part.OUTPUT)
+    """Raises: SettingsError for a fine-tuned model."""
     if loaded.model.readout is not None:
         raise SettingsError(
             f"{loaded.path}: was fine-tuned, and says no longer how likely sequences are; give the model that it "
@@ -124,12 +122,9 @@ class Results(NamedTuple):
 def table_header(loaded: "LoadedLanguageModel", score: Score) -> list[str]:
     """Names of the columns: predictions of a fine-tuned model (one for each target, and behind it `target.class`
     for each class of sequences), else likelihoods; without a score neither.
-
-    Raises: FormatError for a broken output layer that is needed.
     """
     if score is Score.NONE:
         return ["id", "words"]
-    loaded.require(Part.OUTPUT)
     if loaded.model.readout is None:
         return ["id", "words"] if loaded.config.form.output is Output.NONE else list(LIKELIHOODS)
     names = ["id"]
