@@ -302,5 +302,3 @@ class FineTuned:
     """Of every sequence, special tokens counted, where positions are told apart; else 0."""
     varying: tuple[int, ...] = ()
     """Tokens that differ between training sequences; 0 is `<cls>`."""
-    base_sha256: str = ""
-    """Of the weights beneath the low-rank adapters (`layers.base_digest`)."""

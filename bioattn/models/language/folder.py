@@ -1,7 +1,7 @@
 """A language model as a folder of documented files, and a trained or published one ready to run."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -27,7 +27,7 @@ from bioattn.models.language.config import (
     published_type,
 )
 from bioattn.models.language.family import LanguageGeneration
-from bioattn.models.language.layers import base_digest, is_word
+from bioattn.models.language.layers import is_word
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.published_reading import (
     ADAPTER_SETTINGS,
@@ -246,10 +246,7 @@ def write_language_model(folder: Path, model: LanguageModel) -> None:
         write_json(folder / VOCABULARY, asdict(model.vocabulary.published))
     added: dict[str, Any] = {}
     if model.readout is not None:
-        fine_tuned = model.readout.fine_tuned
-        if fine_tuned.lora:
-            fine_tuned = replace(fine_tuned, base_sha256=base_digest(model))
-        added["fine_tuned"] = asdict(fine_tuned)
+        added["fine_tuned"] = asdict(model.readout.fine_tuned)
     write_model(folder, MODEL_TYPE, model, architecture=model.config.to_json(), **added)
 
 
@@ -295,11 +292,6 @@ def load_language_model(
     model = load_network(
         lambda: LanguageModel(config, vocabulary, fine_tuned), config.to_json(), folder / WEIGHTS, device
     )
-    if fine_tuned is not None and fine_tuned.lora and base_digest(model) != fine_tuned.base_sha256:
-        raise FormatError(
-            f"{folder / WEIGHTS}: the low-rank adapters were trained on other weights than those beside them "
-            f"(base_sha256 in {CONFIG}); use the folder as `bioattn train language --lora` wrote it"
-        )
     return LoadedLanguageModel(
         model=model.to(dtype).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
     )

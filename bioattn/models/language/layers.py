@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from bioattn.errors import FormatError, SettingsError
 from bioattn.models.language.config import FineTuned, LanguageModelConfig, PredictedFrom, Shape, TargetKind
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL
-from bioattn.training.state import digest_of
 
 MAX_NGRAMS = 1 << 20
 """Most n-grams with a vector of their own."""
@@ -158,13 +157,3 @@ class LowRank(nn.Module):
 
     def forward(self, matrix_OI: Tensor) -> Tensor:
         return matrix_OI + self.scale * (self.up_OR @ self.down_RI)
-
-
-def base_digest(model: nn.Module) -> str:
-    """SHA-256 over the weights beneath the adapters: all but theirs and those of the readout."""
-    weights = {
-        name.replace(f"{ADDED}.original", ".weight"): weight.detach().cpu()
-        for name, weight in model.state_dict().items()
-        if not name.startswith("readout.") and f"{ADDED}.0." not in name
-    }
-    return digest_of(weights)

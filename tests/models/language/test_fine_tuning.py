@@ -184,14 +184,13 @@ def test_adapters_add_a_product_and_leave_the_weights_alone(folder: Path, tmp_pa
     loaded.fine_tune(None)
     assert torch.allclose(loaded.hidden(tokens), hidden, atol=1e-6)
     assert set(loaded.state_dict()) == set(base)
-    # Weights of another model beneath the adapters, in a folder without the record that has their digest.
+    # Weights of another model beneath the adapters.
     shutil.copytree(folder / "low", tmp_path / "other")
-    (tmp_path / "other" / "training.json").unlink()
     tuned["embed.weight"] = tuned["embed.weight"] + 1
     save_file(tuned, tmp_path / "other" / "model.safetensors")
     capsys.readouterr()
     assert bioattn("run", "language", tmp_path / "other", folder / "x.fa", "-o", tmp_path / "y.tsv") == 1
-    assert "the low-rank adapters were trained on other weights" in capsys.readouterr().err
+    assert "model.safetensors: differs from the digest in training.json" in capsys.readouterr().err
 
 
 def test_what_a_column_holds(tmp_path: Path):
