@@ -14,9 +14,6 @@ class BioattnError(Exception):
     def __init__(self, message: str = "") -> None:
         super().__init__(shortened(message))
 
-    is_reported_elsewhere = False
-    """Whether another process of the same run says it, so that it is said once."""
-
 
 class FormatError(BioattnError):
     """A file does not hold what its format demands."""
@@ -32,6 +29,10 @@ class Interrupted(BioattnError):  # noqa: N818 - a request, not a failure
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class LostProcess(BioattnError):  # noqa: N818 - somebody else's failure
+    """Another process of the run ended, or does not answer."""
 
 
 class NotFiniteError(BioattnError):

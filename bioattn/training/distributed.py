@@ -7,16 +7,15 @@ through here, and whatever the first process decides for all. A process alone as
 import logging
 import re
 import signal
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, distributed, nn
 
-from bioattn.errors import BioattnError, Interrupted
+from bioattn.errors import BioattnError, LostProcess
 from bioattn.system.device import launch
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest
@@ -28,14 +27,8 @@ Value = TypeVar("Value")
 
 TIMEOUT = timedelta(minutes=10)
 """How long a process waits for another that stands still; one that ended is noticed at once."""
-LAST_WORD_SECONDS = 3.0
-"""How long a process that lost another one waits for somebody who knows more to say so."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """Stops that processes tell each other of; the first wins."""
-
-
-class LostProcess(BioattnError):  # noqa: N818 - somebody else's failure
-    """Another process of the run ended, or does not answer."""
 
 
 class Processes:
@@ -115,10 +108,10 @@ class Processes:
 
     def require_same_job(self, job: Mapping[str, Any]) -> None:
         """Raises: BioattnError in a process whose data or settings are not the first one's; LostProcess."""
-        if different := job_differences(self.from_first(job), job, ("there", "here")):
+        if different := job_differences(self.from_first(job), job):
             raise BioattnError(
-                f"process {self.rank} of {self.count} has other data or settings than process 0 (different: "
-                f"{', '.join(different)}); give all processes the same files and options"
+                f"other data or settings than those of process 0 (different: {', '.join(different)}); give all "
+                "processes the same files and options"
             )
 
 
@@ -129,62 +122,35 @@ ALONE = Processes()
 def joined_processes() -> Iterator[Processes]:
     """The processes that were launched with this one, once all are there; nothing to wait for without any.
 
-    When the body fails, one process is left to say why: in all others the error gets `is_reported_elsewhere`.
-
     Raises: BioattnError when the others do not come.
     """
     here = launch()
     if here.count == 1:
         yield Processes()
         return
-    store = _join(here.rank, here.count)
+    _join(here.rank, here.count)
     try:
         yield Processes(here.rank, here.count)
-    except BaseException as error:
-        if not _speaks(error, here.rank == 0, here.count, store):
-            error.is_reported_elsewhere = True  # type: ignore[attr-defined]
-        raise
     finally:
         distributed.destroy_process_group()
 
 
-def _join(rank: int, count: int) -> Any:
-    from torch.distributed.rendezvous import rendezvous  # torch can be built without
-
+def _join(rank: int, count: int) -> None:
     # Waiting for the others happens outside Python, where its signal handlers do not run; nothing is begun yet.
     handlers = {each: signal.signal(each, signal.SIG_DFL) for each in SIGNALS}
     backend = "gloo"
     if torch.cuda.is_available() and distributed.is_nccl_available():
         backend = "cpu:gloo,cuda:nccl"
     try:
-        store, _, _ = next(rendezvous("env://", timeout=TIMEOUT))
-        distributed.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=TIMEOUT)
+        distributed.init_process_group(backend, rank=rank, world_size=count, timeout=TIMEOUT)
     except (RuntimeError, ValueError) as error:
         raise BioattnError(
-            f"process {rank} of {count} did not find the others ({str(error).splitlines()[0]}); start them with "
+            f"did not find the other processes of {count} ({str(error).splitlines()[0]}); start them with "
             "torchrun, and see that the machines reach each other"
         ) from error
     finally:
         for each, handler in handlers.items():
             signal.signal(each, handler)
-    return store
-
-
-def _speaks(error: BaseException, first: bool, count: int, store: Any) -> bool:
-    """Whether this process, one of `count`, is the one that says why the run ends."""
-    if isinstance(error, Interrupted):
-        return first
-    lost, end = isinstance(error, LostProcess), time.monotonic() + LAST_WORD_SECONDS
-    with suppress(RuntimeError):  # nobody to ask any more
-        # What ended it knows why, and the first process what was saved.
-        while lost and not first and time.monotonic() < end and not store.check(["told"]):
-            time.sleep(0.05)
-        speaks = bool(store.add("told", 1) == 1)
-        # The store may end with the first process, and others that met the same error have yet to ask.
-        while first and not lost and time.monotonic() < end and store.add("told", 0) < count:
-            time.sleep(0.05)
-        return speaks
-    return True
 
 
 @contextmanager

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError, LostProcess, SettingsError
 from bioattn.io.files import writing
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted, duration
-from bioattn.training.distributed import LostProcess, Processes
+from bioattn.training.distributed import Processes
 from bioattn.training.state import Position, load_state, save_state
 from bioattn.training.task import AdamW, Judgement, Round, Step, Training, WeightAverage, rounds_of
 

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import NoReturn
 
 from bioattn import __version__
-from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn.errors import BioattnError, Interrupted, LostProcess, SettingsError
 from bioattn.system.device import launch
 from bioattn.system.signals import EXIT_CODES
 from bioattn_cli.reporting import error_line, is_reporting_process
@@ -52,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(arguments: list[str], *, is_program: bool) -> int:
     def say_error(sentence: str, level: str = "error") -> None:
+        if not is_reporting_process(arguments):
+            sentence = f"process {launch().rank}: {sentence}"
         if not _stopped_with:  # else the signal is why, and `main` says so
             _print_error(sentence, arguments, level)
 
@@ -61,7 +63,7 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
     try:
         with ExitStack() as silence:
             if not is_reporting_process(arguments):
-                # Of processes that train together one speaks; an error that is another's alone is said by `main`.
+                # Of processes that train together one speaks; the others say their errors alone.
                 nowhere = silence.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
                 silence.enter_context(redirect_stdout(nowhere))
                 silence.enter_context(redirect_stderr(nowhere))
@@ -74,7 +76,7 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
                     group = program()
                     group._main_shell_completion({}, "bioattn")
                     with (
-                        as_our_errors(arguments),
+                        as_our_errors(),
                         group.make_context("bioattn", arguments[:], obj=arguments) as context,
                     ):
                         group.invoke(context)
@@ -85,7 +87,8 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
     except BioattnError as error:
         if os.environ.get("BIOATTN_DEBUG"):
             raise
-        if not error.is_reported_elsewhere:
+        # What all processes know the first one says.
+        if not isinstance(error, Interrupted | LostProcess) or is_reporting_process(arguments):
             # Who stops a command by Ctrl-C asked for it: that work was saved is no error.
             say_error(str(error), "info" if isinstance(error, Interrupted) else "error")
         if is_program and launch().count > 1:

@@ -9,7 +9,7 @@ import pkgutil
 import re
 import textwrap
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Annotated, Any
@@ -23,7 +23,6 @@ from bioattn.models.family import families
 from bioattn_cli import commands
 from bioattn_cli.command import COMMANDS, GROUPS, Result, with_report
 from bioattn_cli.commands.families import settings_command, train
-from bioattn_cli.reporting import is_reporting_process
 
 VERBS = {
     "prepare": "Prepare inputs: promoters, alignments and datasets for training.",
@@ -104,7 +103,7 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 @contextmanager
-def as_our_errors(arguments: Sequence[str]) -> Iterator[None]:
+def as_our_errors() -> Iterator[None]:
     """Raise SettingsError for a command line that typer refuses, SystemExit where it has shown help."""
     try:
         yield
@@ -121,10 +120,7 @@ def as_our_errors(arguments: Sequence[str]) -> Iterator[None]:
         if refused is not None:
             words = words.replace("Input should", f"{refused()[0]['input']!r} should")
         hint = "" if error.ctx is None else f"; see `{error.ctx.command_path} --help`"
-        told = SettingsError(words[:1].lower() + words[1:] + hint)
-        # Processes that train together have one command line.
-        told.is_reported_elsewhere = not is_reporting_process(arguments)
-        raise told from error
+        raise SettingsError(words[:1].lower() + words[1:] + hint) from error
 
 
 _OTHER_WORDS = (
