@@ -22,43 +22,11 @@ from bioattn.io.files import atomic_output
 from bioattn.training.task import AdamW
 
 Job = dict[str, Any]
-_LONGEST_VALUE = 40
-"""Digests are longer: that they differ is all there is to say."""
 
 
-def job_differences(
-    earlier: Mapping[str, Any], now: Mapping[str, Any], words: tuple[str, str] = ("then", "now")
-) -> list[str]:
-    """The entries in which two jobs differ, by dotted names, with both values where they are short.
-
-    words: what tells the first value and the second.
-
-    >>> job_differences({"training": {"seed": 0, "epochs": 3}}, {"training": {"seed": 1, "epochs": 3}})
-    ['training.seed (0 then, 1 now)']
-    """
-    one, other = _entries(earlier), _entries(now)
-    different = []
-    for name in {**one, **other}:
-        if one.get(name) != other.get(name):
-            values = [_shown(entries.get(name)) for entries in (one, other)]
-            short = max(map(len, values)) <= _LONGEST_VALUE
-            different.append(f"{name} ({values[0]} {words[0]}, {values[1]} {words[1]})" if short else name)
-    return different
-
-
-def _entries(content: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in content.items():
-        found |= _entries(value, f"{above}{name}.") if isinstance(value, Mapping) else {above + name: value}
-    return found
-
-
-def _shown(value: Any) -> str:
-    if value is None or value == []:
-        return "none"
-    if isinstance(value, list):
-        return " ".join(map(_shown, value))
-    return value if isinstance(value, str) else json.dumps(value)
+def job_differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The entries in which two jobs differ."""
+    return sorted(name for name in {*earlier, *now} if earlier.get(name) != now.get(name))
 
 
 STATE_FILES = "trainer_state*.safetensors"

@@ -4,7 +4,6 @@ import copy
 import errno
 import logging
 import math
-import re
 import subprocess
 import time
 from dataclasses import replace
@@ -76,9 +75,7 @@ def test_what_differs_from_the_interrupted_run_is_named(tmp_path):
     other = {"dataset": "1" * 64, "training": {"seed": 7, "epochs": 3}, "exclude": [], "initial_model": None}
     with pytest.raises(BioattnError) as refusal:
         load_state(path, other, model, model, optimizer)
-    assert "(different: dataset, training.seed (0 then, 7 now), exclude (1ABC then, none now))" in str(
-        refusal.value
-    )
+    assert "(different: dataset, exclude, training)" in str(refusal.value)
 
 
 @pytest.fixture(params=["promoter", "evoformer"], scope="module")
@@ -174,9 +171,7 @@ def test_resume_of_a_finished_run_leaves_it_as_it_is(settings, tmp_path, caplog,
     caplog.set_level("INFO", "bioattn")
     assert train(one, resume=True) is None
     assert "m: finished before with the same data and settings" in caplog.text
-    with pytest.raises(
-        BioattnError, match=f"is finished, but .*{re.escape('training.seed (0 then, 5 now)')}"
-    ):
+    with pytest.raises(BioattnError, match=r"is finished, but .*\(different: training\)"):
         train(settings(tmp_path / "m", seed=5), resume=True)
     after = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in one.output.iterdir()}
     assert after == before
