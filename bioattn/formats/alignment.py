@@ -74,18 +74,6 @@ class Alignment:
         """The unaligned sequence of one row: every residue upper case, insertions too, no gaps."""
         return self.row_with_insertions(index).replace("-", "").upper()
 
-    def deletions(self) -> NDArray[np.int32]:
-        """Shape (S, R): letters inserted before each column.
-
-        This is AlphaFold's deletion matrix; letters after the last column have no place in it.
-        """
-        counts = np.zeros(self.residues.shape, dtype=np.int32)
-        for row, inserted in enumerate(self.insertions):
-            for column, letters in inserted.items():
-                if column < self.num_columns:
-                    counts[row, column] = len(letters)
-        return counts
-
     def select_rows(self, indices: ArrayLike) -> Self:
         """The rows at `indices` (positions or a mask of S), in that order, with their insertions."""
         kept = np.arange(self.num_rows)[np.asarray(indices)]

@@ -17,6 +17,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from bioattn.errors import BioattnError, FormatError
@@ -56,17 +57,17 @@ _OTHER_FORMATS = {
 """First bytes of what people may take for one of ours."""
 
 
-def read_alignment(path: Path, *, format: str | None = None) -> Alignment:
-    """Read the alignment in `path`, in the format stated (of `PARSERS`) or by content.
+def read_alignment(path: Path) -> Alignment:
+    """Read the alignment in `path`, whose format is found by content.
 
-    Raises: FormatError naming file, line and row for anything that is no alignment of that format: unequal rows,
+    Raises: FormatError naming file, line and row for anything that is no alignment of its format: unequal rows,
     letters that are no residues, damaged compression, text that is not UTF-8; BioattnError when unreadable, or
     larger than memory.
     """
-    return read_with_digest(path, format)[0]
+    return read_with_digest(path)[0]
 
 
-def read_with_digest(path: Path, format: str | None = None) -> tuple[Alignment, str]:
+def read_with_digest(path: Path) -> tuple[Alignment, str]:
     """An alignment as `read_alignment` reads it, and the SHA-256 of the file."""
     source = str(path)
     data, digest = _read_text(path)
@@ -74,8 +75,7 @@ def read_with_digest(path: Path, format: str | None = None) -> tuple[Alignment, 
         raise FormatError(f"{source}: is empty, an alignment is needed")
     if b"\0" in data:
         data = _one_query(source, data)
-    parse = PARSERS[format] if format else find_parser(source, data)
-    return parse(source, data), digest
+    return find_parser(source, data)(source, data), digest
 
 
 def write_a3m(alignment: Alignment, path: Path) -> None:
@@ -367,43 +367,25 @@ def _letters(number: int, text: bytes) -> bytes:
     return letters
 
 
-def _by_biopython(format: str) -> Callable[[str, bytes], Alignment]:
-    """A reader of NEXUS, GCG's MSF or PIR. It raises FormatError in Biopython's words."""
+def _by_biopython(format: str, source: str, data: bytes) -> Alignment:
+    """Read NEXUS, GCG's MSF or PIR. Raises: FormatError in Biopython's words."""
+    from Bio import AlignIO
 
-    def parse(source: str, data: bytes) -> Alignment:
-        from Bio import AlignIO
-
-        raw = RawRows(source)
-        text = re.split(r"begin\s+trees", data.decode("utf-8"), flags=re.IGNORECASE)[0]
-        try:
-            records = AlignIO.read(io.StringIO(text), format)
-        except MemoryError:
-            raise
-        except Exception as error:  # whatever damaged text leads Biopython to
-            reason = " ".join(str(error).split())
-            raise FormatError(f"{source}: cannot be read as {format.upper()} ({reason})") from error
-        for record in records:
-            raw.add(1, record.id, str(record.seq).encode())
-        return read_columns(raw)
-
-    return parse
+    raw = RawRows(source)
+    text = re.split(r"begin\s+trees", data.decode("utf-8"), flags=re.IGNORECASE)[0]
+    try:
+        records = AlignIO.read(io.StringIO(text), format)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever damaged text leads Biopython to
+        reason = " ".join(str(error).split())
+        raise FormatError(f"{source}: cannot be read as {format.upper()} ({reason})") from error
+    for record in records:
+        raw.add(1, record.id, str(record.seq).encode())
+    return read_columns(raw)
 
 
 # --- which format it is ---
-
-PARSERS: dict[str, Callable[[str, bytes], Alignment]] = {
-    "a3m": parse_a3m,
-    "a2m": parse_a3m,
-    "fasta": lambda source, data: read_columns(_split_records(source, data)[0]),
-    "stockholm": parse_stockholm,
-    "clustal": parse_clustal,
-    "psicov": parse_psicov,
-    "phylip": parse_phylip,
-    "nexus": _by_biopython("nexus"),
-    "msf": _by_biopython("msf"),
-    "pir": _by_biopython("pir"),
-}
-"""Readers of the text of a file by format; `source` names it in messages."""
 
 
 def _one_query(source: str, data: bytes) -> bytes:
@@ -433,7 +415,7 @@ def find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:
     # ColabFold's A3M and old FASTA have comments on top.
     record = first if not first.startswith(_COMMENT) else next((x for x in lines if x[:1] not in b"#;"), b"")
     if re.match(rb">(P1|F1|DL|DC|RL|RC|N3|N1|XX);", record):
-        return PARSERS["pir"]
+        return partial(_by_biopython, "pir")
     if record.startswith(b">"):
         return parse_records
     if CLUSTAL_HEADER.match(first):
@@ -441,9 +423,9 @@ def find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:
     if PHYLIP_HEADER.match(first):
         return parse_phylip
     if first.upper().startswith(b"#NEXUS"):
-        return PARSERS["nexus"]
+        return partial(_by_biopython, "nexus")
     if first.startswith((b"!!AA_MULTIPLE", b"!!NA_MULTIPLE", b"PileUp")):
-        return PARSERS["msf"]
+        return partial(_by_biopython, "msf")
     if _BARE_ROW.match(first) and all(_BARE_ROW.match(line) for line in lines):
         return parse_psicov
     known = next((f"is {name}" for start, name in _OTHER_FORMATS.items() if first.startswith(start)), None)

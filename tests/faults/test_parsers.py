@@ -46,10 +46,6 @@ from tests.conftest import REPOSITORY
 DATA = REPOSITORY / "data"
 
 
-def alignment(kind):
-    return lambda path: read_alignment(path, format=kind)
-
-
 def genome(path):
     open_genome(path).index.unlink()
 
@@ -118,16 +114,16 @@ def checkpoint():
 GENE = b"I\t.\tgene\t1\t9\t.\t+\t.\tID=a\n"
 ATOM = b"ATOM      1  CA  MET A   1      11.104   6.134  -6.504  1.00  0.00           C\n"
 PARSERS = {
-    "A3M": (alignment("a3m"), b">q\nMK-v\n>s x\nMKaAV\n"),
-    "aligned FASTA": (alignment("fasta"), b">q\nMKV\n>r\nM-V\n"),
-    "Clustal": (alignment("clustal"), b"CLUSTAL W\n\na MKV 3\nb M-V 5\n"),
-    "PHYLIP": (alignment("phylip"), b"2 3\na         MKV\nb         M-V\n"),
-    "PSICOV": (alignment("psicov"), b"MKV\nM-V\n"),
+    "A3M": (read_alignment, b">q\nMK-v\n>s x\nMKaAV\n"),
+    "aligned FASTA": (read_alignment, b">q\nMKV\n>r\nM-V\n"),
+    "Clustal": (read_alignment, b"CLUSTAL W\n\na MKV 3\nb M-V 5\n"),
+    "PHYLIP": (read_alignment, b"2 3\na         MKV\nb         M-V\n"),
+    "PSICOV": (read_alignment, b"MKV\nM-V\n"),
     "Stockholm": (
-        alignment("stockholm"),
+        read_alignment,
         b"# STOCKHOLM 1.0\n#=GF ID x\n#=GS a OS y\na MKV\n#=GR a SS HHH\nb M-V\n#=GC RF x.x\n//\n",
     ),
-    "any alignment": (alignment(None), b"2 3\na MKV\nb M-V\n"),
+    "any alignment": (read_alignment, b"2 3\na MKV\nb M-V\n"),
     "FASTA": (lambda path: deque(read_fasta(path), 0), b">a b\nACGT\n"),
     "genome": (genome, b">a b\nACGT\nAC\n>b\nAA\n"),
     "promoters": (lambda path: deque(read_promoters(path), 0), b">g1 I:5-9(+) flank=1\nACGTAC\n>g2\nAC\n"),
