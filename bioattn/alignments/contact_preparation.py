@@ -10,7 +10,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,6 @@ from scipy.sparse.csgraph import connected_components
 from bioattn.alignments.choices import ContactSettings, PrepareContacts
 from bioattn.alignments.contact_dataset import ContactProtein, split_groups, write_contact_dataset
 from bioattn.alignments.input_features import encode_alignment
-from bioattn.alignments.rows import ALONE, random_rows, statistics_of_rows
 from bioattn.choices import MIN_IDENTITY, SPLIT_NAMES, TRAIN
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment_file import read_alignment
@@ -38,7 +37,6 @@ from bioattn.structures.chain import (
     scorable,
 )
 from bioattn.structures.column_mapping import map_columns, read_mapping
-from bioattn.structures.contacts import contacts
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, percentage, quoted
 
@@ -209,7 +207,7 @@ def family_groups(
 
 @dataclass(slots=True, kw_only=True)
 class ContactAuditRow:
-    """One pair, kept or refused; None and "" stand for an empty field."""
+    """One pair, kept or refused."""
 
     id: str
     status: str = "kept"
@@ -218,24 +216,6 @@ class ContactAuditRow:
     """Of a refusal: structure, alignment, mapping or sequence."""
     group: str
     split: str
-    chain: str = ""
-    rows: int | None = None
-    """In the file."""
-    distinct_rows: int | None = None
-    """Without duplicates."""
-    kept_rows: int | None = None
-    """With --max-depth."""
-    columns: int | None = None
-    mapped: int | None = None
-    """Columns with a residue in the structure."""
-    contacts: int | None = None
-    """Pairs of columns nearer than 8 ångström, at least 6 columns apart."""
-    closest_row: str = ""
-    """Name of the row the chain was aligned to or, with a mapping, agrees with best."""
-    identity: float | None = None
-    """Part of the residues aligned to that row that equal it."""
-    missing_cb: int | None = None
-    """Residues of the chain other than glycine without CB."""
     detail: str = ""
     """Why it was refused, in a sentence."""
 
@@ -254,12 +234,6 @@ def summary(rows: Sequence[ContactAuditRow]) -> str:
     return text
 
 
-_ROWS_LOOKED_AT = 512
-"""Rows of an alignment that are drawn to see whether they are of one family."""
-_NO_SIGNAL = (
-    "the rows of the alignment agree hardly more than chance makes them; they hardly are a family, look at how "
-    "they were found"
-)
 OUTPUT_SUFFIXES = (".h5", ".hdf5")
 
 
@@ -271,8 +245,6 @@ class _Entry:
     audit: ContactAuditRow
     chain: Chain | None = None
     """None once the pair is refused."""
-    concern: str = ""
-    """Why its rows may tell nothing of contacts."""
 
     def refuse(self, reason: str, error: BioattnError) -> None:
         self.chain = None
@@ -303,7 +275,6 @@ def prepare_contacts(given: PrepareContacts, progress: Progress = SILENT) -> lis
         entry = _Entry(pair, ContactAuditRow(id=pair.id, group=pair.group or pair.id, split=split))
         try:
             entry.chain = read_chain(pair.structure, pair.chain, chosen_by="in the column chain of the table")
-            entry.audit.chain, entry.audit.missing_cb = entry.chain.name, entry.chain.num_missing_cb
         except BioattnError as error:
             entry.refuse("structure", error)
         entries.append(entry)
@@ -322,14 +293,10 @@ def prepare_contacts(given: PrepareContacts, progress: Progress = SILENT) -> lis
     proteins = _proteins(table, output, entries, settings, progress)
     write_contact_dataset(output, proteins, metadata)
     _warn_of_refused(entries)
-    kept = [entry for entry in entries if entry.chain is not None]
-    for concern in (_NO_SIGNAL, ALONE):
-        if names := [entry.pair.id for entry in kept if entry.concern == concern]:
-            LOGGER.warning("%s: %s", quoted(names), concern)
     rows = [entry.audit for entry in entries]
     write_audit(output, [each.name for each in fields(ContactAuditRow)], map(astuple, rows))
     LOGGER.info(summary(rows))
-    if all(entry.pair.split == TRAIN for entry in kept):
+    if all(entry.pair.split == TRAIN for entry in entries if entry.chain is not None):
         LOGGER.info(
             "all proteins are for training: without others to judge by, training keeps its last weights; the "
             "column split of the table (train, validation or test) parts them"
@@ -356,7 +323,7 @@ def _proteins(
 
 def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactProtein | None:
     """The protein of a pair; None where it is refused."""
-    pair, audit, reason = entry.pair, entry.audit, "alignment"
+    pair, reason = entry.pair, "alignment"
     try:
         alignment = read_alignment(pair.msa)
         encoded = encode_alignment(alignment, source=str(pair.msa))
@@ -376,7 +343,6 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
                     f"columns; the best, {alignment.names[best]!r}, has {percentage(identities[best])} of them "
                     f"({percentage(MIN_IDENTITY)} are needed); check that mapping and alignment belong together"
                 )
-            mapping = replace(mapping, row=best, identity=round(float(identities[best]), 6))
     except BioattnError as error:
         entry.refuse(reason, error)
         return None
@@ -385,28 +351,18 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
         random = np.random.default_rng([settings.seed, *pair.id.encode()])
         others = 1 + random.choice(len(encoded.msa) - 1, settings.max_depth - 1, replace=False)
         rows = np.concatenate([[0], np.sort(others)])
-    sample = encoded.msa[random_rows(len(encoded.msa), _ROWS_LOOKED_AT, np.random.default_rng(0))]
-    if len(encoded.msa) == 1:
-        entry.concern = ALONE
-    elif not statistics_of_rows(sample).has_common_signal:
-        entry.concern = _NO_SIGNAL
-    cb = mapping.column_cb(chain, alignment.num_columns)
     numbers = [""] * alignment.num_columns
     for column, residue in zip(mapping.columns, mapping.residues, strict=True):
         numbers[column] = f"{chain.numbers[residue]}{chain.insertion_codes[residue]}"
-    audit.rows, audit.distinct_rows, audit.kept_rows = alignment.num_rows, len(encoded.msa), len(rows)
-    audit.columns, audit.mapped = alignment.num_columns, len(mapping.columns)
-    audit.contacts = int(contacts(cb).sum()) // 2
-    audit.closest_row, audit.identity = alignment.names[mapping.row], mapping.identity
     return ContactProtein(
         id=pair.id,
-        group=audit.group,
+        group=entry.audit.group,
         split=pair.split,
         chain=chain.name,
         msa=encoded.msa[rows],
         deletions=encoded.deletions[rows],
         aatype=encoded.aatype,
-        cb=cb,
+        cb=mapping.column_cb(chain, alignment.num_columns),
         residue_numbers=numbers,
     )
 

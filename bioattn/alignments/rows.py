@@ -176,15 +176,10 @@ class AlignmentStatistics:
     chance_identity: float
     """The same for residues drawn independently from the alignment's weighted composition."""
 
-    @property
-    def has_common_signal(self) -> bool:
-        """False when the rows agree hardly more than chance makes them; a single row says nothing against it."""
-        return self.pair_identity is None or self.pair_identity >= MIN_AGREEMENT * self.chance_identity
-
     def warnings(self) -> list[str]:
         """List the reasons not to expect contacts from this alignment, a sentence each."""
         sentences = []
-        if self.pair_identity is not None and not self.has_common_signal:
+        if self.pair_identity is not None and self.pair_identity < MIN_AGREEMENT * self.chance_identity:
             sentences.append(
                 "the rows carry no common signal: two of them agree in "
                 f"{percentage(self.pair_identity, 1)} of the residues, chance alone gives "

@@ -8,7 +8,7 @@ The file form is a table with one line per mapped residue: `msa_column` (0-based
 (`.` = none) and `resname`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +79,7 @@ def map_columns(chain: Chain, alignment: Alignment, *, source: str = "the struct
         )
     if not best.columns.size:
         raise BioattnError(f"{source}: no residue of chain {chain.name} stands in a match column")
-    return replace(best, identity=round(best.identity, 6))
+    return best
 
 
 def read_mapping(path: Path, chain: Chain, num_columns: int) -> ColumnMapping:

@@ -94,8 +94,6 @@ def test_small_pairs(folder):
     assert two.residue_numbers == ["", "", *(str(101 + place) for place in range(24))]
     rows = audit(folder)
     assert [rows[name]["status"] for name in ("one", "two")] == ["kept", "kept"]
-    assert (rows["one"]["rows"], rows["one"]["distinct_rows"], rows["two"]["closest_row"]) == ("4", "3", "r2")
-    assert (rows["two"]["mapped"], rows["two"]["contacts"], rows["two"]["identity"]) == ("24", "0", "1.000")
     assert (folder / "out" / "bioattn-records/x.dataset.h5.json").is_file()
 
 
