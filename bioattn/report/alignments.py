@@ -9,8 +9,8 @@ of the alignment, the protein's id, the sequence.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from bioattn.store.reader import Attention, open_attention
 from bioattn.structures.chain import read_chains
 from bioattn.structures.column_mapping import map_columns
 from bioattn.structures.contacts import contact_scores, contacts, known_pairs
-from bioattn.structures.predictions import PredictionScores, read_scores
+from bioattn.structures.predictions import DISTOGRAM, Distances, read_distances, read_scores
 from bioattn.system.progress import Progress, watched
 
 _SITE = re.compile(r"(?P<stack>[a-z_]+)\.(?P<block>\d+)\.(?P<kind>[a-z_]+)\Z")
@@ -152,12 +152,21 @@ class Protein:
 
     id: str
     input_sha256: str
-    prediction: PredictionScores | None = None
+    folder: Path | None = None
+    """Of its prediction."""
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    """Of its prediction: the content of `scores.json`; empty without one."""
     attention: Path | None = None
     alignment: Alignment | None = None
     cb: NDArray[np.float32] | None = None
     """(columns of the alignment, 3)."""
     cb_source: str = ""
+
+    def distances(self) -> Distances | None:
+        """The predicted ones. Raises: FormatError when their file is damaged."""
+        if self.folder is None or not (self.folder / DISTOGRAM).is_file():
+            return None
+        return read_distances(self.folder)
 
 
 def find_proteins(inputs: ReportInputs) -> list[Protein]:
@@ -165,11 +174,11 @@ def find_proteins(inputs: ReportInputs) -> list[Protein]:
     found: list[Protein] = []
     for folder in inputs.prediction:
         scores = read_scores(folder)
-        found.append(Protein(scores.id, scores.input_sha256, prediction=scores))
+        found.append(Protein(scores["id"], scores["input"]["sha256"], folder, scores))
     for path in inputs.alignment_attention:
         with open_attention(path) as attention:
             model = attention.model_sha256
-            of_model = [each for each in found if each.prediction and each.prediction.model_sha256 == model]
+            of_model = [each for each in found if each.scores and each.scores["model"]["sha256"] == model]
             for name, digest in attention.samples["input_sha256"].items():
                 mine = [each for each in of_model if each.input_sha256 == digest and each.attention is None]
                 same = next((each for each in mine if each.id == name), mine[0] if mine else None)
@@ -229,8 +238,7 @@ def give_truth(proteins: list[Protein], inputs: ReportInputs) -> None:
 
 def _target_alone(protein: Protein) -> Alignment | None:
     """The target's row over all match columns, from the prediction or the attention."""
-    distances = None if protein.prediction is None else protein.prediction.distances()
-    if distances is not None:
+    if (distances := protein.distances()) is not None:
         letters = np.frombuffer(distances.letters.encode(), np.uint8)
     elif protein.attention is not None:
         with open_attention(protein.attention) as attention:
@@ -316,7 +324,7 @@ def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[A
             )
         for protein in mine:
             protein.alignment = read_alignment(path)
-            if protein.prediction is not None and (query := protein.prediction.query) is not None:
+            if protein.scores and (query := protein.scores["settings"]["query"]) is not None:
                 row = find_name(protein.alignment.names, query, str(path))
                 protein.alignment = centre_on_query(protein.alignment, row, str(path))
     give_truth(proteins, inputs)
@@ -330,9 +338,7 @@ def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[A
             rest = [*shown[number:], *rest]
             break
         if number_of[page.id] > 1:  # of several models
-            source = protein.attention if protein.prediction is None else protein.prediction.folder
-            assert source is not None
-            page = replace(page, id=f"{page.id} ({source})")
+            page = replace(page, id=f"{page.id} ({protein.folder or protein.attention})")
         pages.append(page)
         left -= page.size
     return pages, [protein.id for protein in rest]
@@ -342,10 +348,7 @@ def _page(protein: Protein, room: int) -> AlignmentPage:
     contact_RR = distance_RR = None
     columns: NDArray[np.int64] | None = None
     sequence = ""
-    prediction = protein.prediction
-    folder = None if prediction is None else prediction.folder
-    distances = None if prediction is None else prediction.distances()
-    if distances is not None:
+    if (distances := protein.distances()) is not None:
         contact_RR, distance_RR = distances.contact_probability, distances.expected_distance
         columns = distances.columns
         sequence = "".join(distances.letters[column] for column in columns)
@@ -360,12 +363,14 @@ def _page(protein: Protein, room: int) -> AlignmentPage:
             elif not np.array_equal(columns, attention.columns(protein.id)):
                 raise BioattnError(
                     f"{protein.attention}: saw other columns of {protein.id} than the prediction in "
-                    f"{folder}; make both in one run"
+                    f"{protein.folder}; make both in one run"
                 )
             seen = attention.row_names(protein.id)
             sources, hidden = list_heads(attention)
     if columns is None:
-        raise BioattnError(f"{folder}: holds no distances, and no attention of {protein.id} was given")
+        raise BioattnError(
+            f"{protein.folder}: holds no distances, and no attention of {protein.id} was given"
+        )
     cb_R = None if protein.cb is None else protein.cb[columns]
     heads: list[DrawnHead] = []
     contact = None if contact_RR is None else pack_bytes(np.clip(contact_RR, 0, 1) * 255)
@@ -402,9 +407,9 @@ def _page(protein: Protein, room: int) -> AlignmentPage:
         heads=heads,
         num_heads=len(sources),
         hidden_sites=hidden,
-        concerns=prediction.warnings if prediction is not None else [ALONE] if len(seen or ()) == 1 else [],
-        mean_plddt=None if prediction is None else prediction.mean_plddt,
-        trained_on=None if prediction is None else prediction.trained_on,
+        concerns=protein.scores.get("warnings", [ALONE] if len(seen or ()) == 1 else []),
+        mean_plddt=protein.scores.get("mean_plddt"),
+        trained_on=protein.scores.get("trained_on"),
     )
 
 

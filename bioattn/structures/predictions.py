@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.rr import read_rr
 from bioattn.io.dataset_file import DatasetKind
 from bioattn.io.files import read_json
 from bioattn.io.hdf5 import text_attribute
@@ -83,62 +82,12 @@ def _entropy(probability: h5py.Dataset) -> NDArray[np.float64]:
 SCORES = "scores.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionScores:
-    """The prediction of one alignment."""
-
-    folder: Path
-    id: str
-    input_sha256: str
-    model_sha256: str
-    query: str | None
-    """Name of the row that was asked for; None = the first one."""
-    rows: int
-    columns: int
-    columns_used: int
-    has_contacts: bool
-    mean_plddt: float | None
-    """Of all residues; None without a structure."""
-    trained_on: str | None
-    """A family that the model was trained on and this protein is like."""
-    warnings: list[str]
-    """Reasons not to expect contacts from the alignment."""
-
-    def distances(self) -> Distances | None:
-        """The predicted distances; None where there are none. Raises: FormatError when the file is damaged."""
-        return read_distances(self.folder) if (self.folder / DISTOGRAM).is_file() else None
-
-    def contact_probability(self) -> float | None:
-        """Mean probability of as many of the likeliest contacts as columns were used; None without contacts."""
-        if not self.has_contacts:
-            return None
-        pairs = read_rr(self.folder / "contacts.rr").pairs
-        likeliest = sorted((pair.probability for pair in pairs), reverse=True)[: self.columns_used]
-        return round(sum(likeliest) / len(likeliest), 6) if likeliest else None
-
-
-def read_scores(folder: Path) -> PredictionScores:
-    """Read `scores.json` of the folder of a prediction. Raises: FormatError when it is damaged or incomplete."""
+def read_scores(folder: Path) -> dict[str, Any]:
+    """The content of `scores.json` of a prediction's folder. Raises: FormatError when it is something else."""
     scores = read_json(folder / SCORES)
-    try:
-        return PredictionScores(
-            folder=folder,
-            id=str(scores["id"]),
-            input_sha256=str(scores["input"]["sha256"]),
-            model_sha256=str(scores["model"]["sha256"]),
-            query=scores["settings"]["query"],
-            rows=scores["rows"],
-            columns=scores["columns"],
-            columns_used=scores["columns_used"],
-            has_contacts="contact_pairs" in scores,
-            mean_plddt=scores.get("mean_plddt"),
-            trained_on=scores["trained_on"],
-            warnings=scores["warnings"],
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(
-            f"{folder / SCORES}: is not complete ({error!r}); run the prediction again with --force"
-        ) from error
+    if not isinstance(scores, dict) or scores.get("format") != "bioattn-prediction":
+        raise FormatError(f"{folder / SCORES}: not the scores of a prediction of bioattn")
+    return scores
 
 
 ALIGNED_ERROR = "predicted_aligned_error.json"

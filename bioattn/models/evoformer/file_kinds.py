@@ -12,6 +12,7 @@ import h5py
 
 from bioattn.alignments.templates import TEMPLATES, read_templates
 from bioattn.errors import FormatError
+from bioattn.formats.rr import read_rr
 from bioattn.io.dataset_file import DatasetKind
 from bioattn.io.files import read_json
 from bioattn.io.hdf5 import open_hdf5, text_attribute
@@ -68,9 +69,7 @@ def _describe_templates(path: Path) -> dict[str, Any]:
 
 
 def _describe_prediction(folder: Path) -> dict[str, Any]:
-    scores = read_json(folder / SCORES)
-    if not isinstance(scores, dict) or scores.get("format") != "bioattn-prediction":
-        raise FormatError(f"{folder / SCORES}: not the scores of a prediction of bioattn")
+    scores = read_scores(folder)
     expected = _OF_CONTACTS if "contact_pairs" in scores else ()
     expected += _OF_STRUCTURES if "plddt" in scores else ()
     missing = [name for name in expected if not (folder / name).is_file()]
@@ -92,12 +91,16 @@ def _validate_prediction(folder: Path, progress: Progress) -> list[Problem]:
 def _sample(folder: Path) -> Sample:
     scores = read_scores(folder)
     general: dict[str, Any] = {}
-    if (probability := scores.contact_probability()) is not None:
-        general["contact_probability"] = probability
-    if scores.mean_plddt is not None:
-        general["plddt"] = scores.mean_plddt
-    figures = {"rows": scores.rows, "columns": scores.columns, **general}
-    return Sample(scores.id, {"general": general, "predictions": figures})
+    if "contact_pairs" in scores:
+        pairs = read_rr(folder / "contacts.rr").pairs
+        # As many of the likeliest contacts as columns were used.
+        likeliest = sorted((pair.probability for pair in pairs), reverse=True)[: scores["columns_used"]]
+        if likeliest:
+            general["contact_probability"] = round(sum(likeliest) / len(likeliest), 6)
+    if "mean_plddt" in scores:
+        general["plddt"] = scores["mean_plddt"]
+    figures = {"rows": scores["rows"], "columns": scores["columns"], **general}
+    return Sample(scores["id"], {"general": general, "predictions": figures})
 
 
 def _remains_of_prediction(folder: Path) -> str | None:

@@ -201,7 +201,7 @@ def test_a_query_like_a_family_of_the_training_is_told(tmp_path, capsys):
         words = ("run", "evoformer", tmp_path / "q.a3m", "--model", shipped, "-o", tmp_path / f"out{told}")
         assert bioattn(*words) == 0
         assert (f"q: is like {name}" in capsys.readouterr().err) is told
-        assert read_scores(tmp_path / f"out{told}").trained_on == (name if told else None)
+        assert read_scores(tmp_path / f"out{told}")["trained_on"] == (name if told else None)
         probe = make_probe(load(shipped), tmp_path / "q.a3m", SETTINGS)
         assert probe.relatives == (["q"] if told else [])
         said = " ".join(verdict(held_out="", relatives=probe.relatives).caveats)
