@@ -1,8 +1,7 @@
 """Vocabularies of published models, from the files that lie beside their weights.
 
-Read are `vocab.txt` (a token on each line), `tokenizer.json` (of the library `tokenizers`), `vocab.json` with or
-without `merges.txt`, and `spiece.model` (SentencePiece), with `added_tokens.json`, `tokenizer_config.json` and
-`special_tokens_map.json`.
+Read are `vocab.txt` (a token on each line), `tokenizer.json` (of the library `tokenizers`), `vocab.json` and
+`spiece.model` (SentencePiece), with `added_tokens.json`, `tokenizer_config.json` and `special_tokens_map.json`.
 """
 
 import json
@@ -63,7 +62,10 @@ def read_published_vocabulary(
     found = sorted((int(match[1]), number) for match, number in matches if match is not None)
     alphabet, kmer, overlapping, merged = _kind(path, tokens, special)
     if merged and not tokenizer:
-        raise FormatError(f"{path}: says not how words of several lengths are made; add tokenizer.json")
+        raise FormatError(
+            f"{path}: says not how words of several lengths are made; tokenizer.json does, which "
+            f'AutoTokenizer.from_pretrained("{folder}").save_pretrained("{folder}") of transformers writes'
+        )
     return Vocabulary(
         alphabet,
         kmer,
@@ -104,7 +106,7 @@ def _read_tokens(folder: Path, settings: Mapping[str, Any]) -> tuple[Path, dict[
                     lines.pop()
                 tokens = dict(enumerate(lines))
             elif name == "vocab.json":
-                tokens, tokenizer = _read_vocabulary(path)
+                tokens = {number: token for token, number in read_json(path).items()}
             else:
                 tokens = _read_pieces(path, settings)
             by_number = {int(number): str(token) for number, token in {**tokens, **added}.items()}
@@ -117,24 +119,6 @@ def _read_tokens(folder: Path, settings: Mapping[str, Any]) -> tuple[Path, dict[
         f"{folder}: has weights and no vocabulary (vocab.txt, tokenizer.json, vocab.json or spiece.model); fetch "
         "the tokenizer's files too"
     )
-
-
-def _read_vocabulary(path: Path) -> tuple[dict[int, str], str]:
-    """The form of GPT-2: words, and the pairs that are merged to them, best first."""
-    vocabulary = read_json(path)
-    merges = path.with_name("merges.txt")
-    pairs = [line.split(" ") for _, line in read_lines(merges)] if merges.is_file() else []
-    pairs = [pair for pair in pairs if len(pair) == 2 and pair[0] != "#version:"]
-    level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
-    tokenizer: dict[str, Any] = {
-        "added_tokens": [],
-        "normalizer": None,
-        "pre_tokenizer": {**level, "add_prefix_space": False},
-        "post_processor": None,
-        "decoder": level,
-        "model": {"type": "BPE", "vocab": vocabulary, "merges": pairs},
-    }
-    return {number: token for token, number in vocabulary.items()}, json.dumps(tokenizer) if pairs else ""
 
 
 def _read_pieces(path: Path, settings: Mapping[str, Any]) -> dict[int, str]:
