@@ -270,7 +270,6 @@ def _export_attribution(given: ExportArrays, progress: Progress) -> RunReport:
                 "window_length": file.window_length,
                 "genes": len(ids),
                 "treatments": chosen,
-                "sha256": {name: sha256_of(folder / name) for name in (SEQUENCES, *files, TREATMENTS, GENES)},
             }
             write_json(folder / ARRAY_FOLDER.record, record)
     scope = f"{counted(len(chosen), 'treatment')} of {counted(len(ids), 'gene')}"

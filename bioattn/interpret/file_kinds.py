@@ -69,11 +69,7 @@ TRACK_FOLDER = RecordedFolder(
     format_version="1.0",
     record="tracks.json",
     own_names=("*.plus.bw", "*.minus.bw", "*.bedgraph", "*.bedgraph.gz", "*.genes.tsv", "*.genes.tsv.gz"),
-    files_of=lambda record: [
-        (file["file"], file["sha256"]) for track in record["tracks"] for file in track["files"]
-    ],
     figures=_track_figures,
-    advice="export the tracks again with --force",
 )
 MOTIF_FOLDER = RecordedFolder(
     what="motifs",
@@ -81,13 +77,11 @@ MOTIF_FOLDER = RecordedFolder(
     format_version="1.0",
     record="motifs.json",
     own_names=("motifs.meme", "motifs.tsv", "treatments.tsv", "edges.tsv", "logos/*.svg"),
-    files_of=lambda record: [(file["file"], file["sha256"]) for file in record["files"]],
     figures=lambda record: {
-        "files": some([file["file"] for file in record["files"]]),
+        "files": some(record["files"]),
         **without(record, *_HEADER, "files", "sources", "settings"),
         **record["settings"],
     },
-    advice="export the motifs again with --force",
 )
 HEAD_FOLDER = RecordedFolder(
     what="tables of heads",
@@ -97,9 +91,7 @@ HEAD_FOLDER = RecordedFolder(
     own_names=tuple(
         f"{table}.tsv" for table in ("heads", "treatments", "proteins", "windows", "pairs", "pruning")
     ),
-    files_of=lambda record: record["sha256"].items(),
-    figures=lambda record: without(record, "format", "sha256"),
-    advice="run explain heads again",
+    figures=lambda record: without(record, "format"),
 )
 ARRAY_FOLDER = RecordedFolder(
     what="attribution arrays",
@@ -108,12 +100,10 @@ ARRAY_FOLDER = RecordedFolder(
     record="arrays.json",
     # What `file_stems` leaves of a treatment's name.
     own_names=("treatments.tsv", "genes.tsv", "*.npz"),
-    files_of=lambda record: record["sha256"].items(),
     figures=lambda record: {
         "treatments": some(list(record.get("treatments", []))),
-        **without(record, *_HEADER, "sha256", "treatments"),
+        **without(record, *_HEADER, "treatments"),
     },
-    advice="export the attribution again with --force",
 )
 
 

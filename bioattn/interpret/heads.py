@@ -304,7 +304,6 @@ def explain_heads(given: ExplainHeads, running: Running) -> RunReport:
     with atomic_folder(output, own_names) as folder:
         for name, table in tables.items():
             write_table(folder / name, table, "%.6g")
-        record["sha256"] = {name: sha256_of(folder / name) for name in sorted(tables)}
         write_json(folder / HEAD_FOLDER.record, record)
     most, least = (choose(over_all, key=lambda head: over_all[head]) for choose in (max, min))
     said = [

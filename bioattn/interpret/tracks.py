@@ -126,8 +126,6 @@ def export_tracks(given: ExportTracks, running: Running) -> RunReport:
                     files += write_strand(folder, strand, of_strand, values, along, lengths)
                 if TrackFormat.TSV in settings.formats:
                     files.append(write_table(folder, placed, values))
-                for each in files:
-                    each["sha256"] = sha256_of(folder / str(each["file"]))
                 named = {"treatment": track.treatment, "reference": track.reference}
                 record["tracks"].append({**named, "files": files})
             write_json(folder / TRACK_FOLDER.record, record)

@@ -8,8 +8,6 @@ from typing import Any
 
 from bioattn import __version__
 from bioattn.io.files import (
-    RECORDS,
-    read_json,
     remove_leftover,
     run_record_path,
     sha256_of,
@@ -80,18 +78,3 @@ def write_run_record(
     write_json(path, content)
     for other in others:
         remove_leftover(run_record_path(other))
-
-
-def recorded_digest(path: Path) -> tuple[Path, str | None] | None:
-    """The run record that tells of a file, and the digest that it tells; None when none of the folder does.
-
-    A record of the file's own name counts before those of other outputs of a command. Raises: FormatError for a
-    damaged one.
-    """
-    others = sorted((path.parent / RECORDS).glob("*.json"))
-    for record in dict.fromkeys((run_record_path(path), *others)):
-        content = read_json(record) if record.is_file() else None
-        outputs = content.get("outputs") if isinstance(content, dict) else None
-        if isinstance(outputs, dict) and path.name in outputs:
-            return record, outputs[path.name]
-    return None

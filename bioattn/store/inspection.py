@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError
-from bioattn.io.files import sha256_of
-from bioattn.io.records import recorded_digest
 from bioattn.store.kinds import FileKind, Problem, recognise
 from bioattn.store.shards import SHARD_FILE, read_shard_file
 from bioattn.system.progress import SILENT, Progress
@@ -39,23 +37,11 @@ def inspect_file(path: Path) -> Description:
 def validate_file(path: Path, progress: Progress = SILENT) -> list[Problem]:
     """Everything wrong with a file of bioattn, or a folder of its files; all that is stored is read.
 
-    A file whose run record names another digest gets a warning. Raises: BioattnError when the
-    file cannot be opened at all.
+    Raises: BioattnError when there is no such file.
     """
     if not path.exists():
         raise BioattnError(f"{path}: no such file or folder")
-    problems = validate_content(path, progress)
-    if not path.is_file():
-        return problems
-    try:
-        recorded = recorded_digest(path)
-    except BioattnError as problem:
-        said = f"a run record beside it is damaged: {problem}"
-    else:
-        if recorded is None or recorded[1] in (None, sha256_of(path)):
-            return problems
-        said = f"is not the file that {recorded[0].name} speaks of (SHA-256 differs)"
-    return [*problems, Problem("", said, is_error=False)]
+    return validate_content(path, progress)
 
 
 def is_valid(problems: list[Problem]) -> bool:

@@ -1,19 +1,19 @@
-"""A folder of results with a JSON record of its files and their digests: made, replaced, read and checked one way.
+"""A folder of results with a JSON record of what it holds: made, replaced and read one way.
 
-`tracks.json`, `motifs.json`, `heads.json` and `arrays.json` are such records. A folder is known by its record,
-replaced only where the record lies, and whole when every file has the digest that the record gives.
+`tracks.json`, `motifs.json`, `heads.json` and `arrays.json` are such records. A folder is known by its record and
+replaced only where the record lies.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.files import read_json, sha256_of
-from bioattn.io.folders import check_output_folder, is_ours
-from bioattn.store.kinds import FileKind, Problem, folder_with
+from bioattn.io.files import read_json
+from bioattn.io.folders import check_output_folder
+from bioattn.store.kinds import FileKind, folder_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,8 @@ class RecordedFolder:
     record: str
     own_names: tuple[str, ...]
     """Names of the files beside it, or shell patterns (`logos/*.svg`)."""
-    files_of: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
-    """Names and SHA-256 of the files that a record speaks of; KeyError or TypeError where it is incomplete."""
     figures: Callable[[Mapping[str, Any]], dict[str, Any]]
-    """What `bioattn inspect` says of a record; errors as of `files_of`."""
-    advice: str
+    """What `bioattn inspect` says of a record; KeyError or TypeError where it is incomplete."""
 
     @property
     def header(self) -> dict[str, Any]:
@@ -54,8 +51,8 @@ class RecordedFolder:
             )
         return {self.record, *self.own_names}
 
-    def read(self, folder: Path) -> dict[str, Any]:
-        """The record. Raises: FormatError when it is none, of another major version, or names foreign files."""
+    def describe(self, folder: Path) -> dict[str, Any]:
+        """The main figures. Raises: FormatError when the record is none, damaged or of another major version."""
         path = folder / self.record
         content = read_json(path)
         if not isinstance(content, dict) or content.get("format") != self.format:
@@ -66,37 +63,9 @@ class RecordedFolder:
                 f"{path}: version {version} is not the {self.format_version} that this bioattn reads"
             )
         try:
-            for name, _ in self.files_of(content):
-                if not is_ours(name, self.own_names):
-                    raise FormatError(f"{path}: {name!r} is no name of a file of {self.what}")
-        except (KeyError, TypeError, AttributeError) as problem:
-            raise FormatError(f"{path}: is incomplete ({problem!r})") from problem
-        return content
-
-    def describe(self, folder: Path) -> dict[str, Any]:
-        """The main figures of a folder. Raises: FormatError for a damaged record or a missing file."""
-        content = self.read(folder)
-        missing = [name for name, _ in self.files_of(content) if not (folder / name).is_file()]
-        if missing:
-            more = f" and {len(missing) - 1:,} more files" if len(missing) > 1 else ""
-            raise FormatError(f"{folder}: {missing[0]}{more} named in {self.record} missing; {self.advice}")
-        try:
             return self.figures(content)
         except (KeyError, TypeError, AttributeError) as problem:
-            raise FormatError(f"{folder / self.record}: is incomplete ({problem!r})") from problem
-
-    def validate(self, folder: Path) -> list[Problem]:
-        """What keeps the files from being those that the record speaks of."""
-        self.describe(folder)
-        problems = []
-        for name, digest in self.files_of(self.read(folder)):
-            path = folder / name
-            try:
-                if sha256_of(path) != digest:
-                    problems.append(Problem(name, f"is not the file that {self.record} speaks of"))
-            except BioattnError as problem:
-                problems.append(Problem(name, str(problem).removeprefix(f"{path}: ")))
-        return problems
+            raise FormatError(f"{path}: is incomplete ({problem!r})") from problem
 
     def kind(self, name: str, title: str, **abilities: Any) -> FileKind:
         """Folders of this kind for the registry. abilities: further fields of the kind."""
@@ -105,7 +74,6 @@ class RecordedFolder:
             title=title,
             matches=folder_with(self.record),
             describe=self.describe,
-            validate=lambda folder, _: self.validate(folder),
             **abilities,
         )
 

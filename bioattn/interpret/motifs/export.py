@@ -169,10 +169,9 @@ def export_motifs(
                     name: {"file": path.name, "sha256": sha256_of(path / WEIGHTS if path.is_dir() else path)}
                     for name, path in inputs.items()
                 },
-                "files": [
-                    {"file": path.relative_to(folder).as_posix(), "sha256": sha256_of(path)}
-                    for path in sorted(path for path in folder.rglob("*") if path.is_file())
-                ],
+                "files": sorted(
+                    path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+                ),
             }
             write_json(folder / MOTIF_FOLDER.record, record)
     by_source = Counter(str(row["source"]) for row in rows)

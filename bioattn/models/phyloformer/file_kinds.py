@@ -22,9 +22,7 @@ PHYLOGENY = RecordedFolder(
     format_version="1.0",
     record="phylogeny.json",
     own_names=(DISTANCES, NEIGHBOUR_JOINING, MINIMUM_EVOLUTION),
-    files_of=lambda record: record["files"].items(),
     figures=lambda record: {name: record[name] for name in FIGURES},
-    advice="run it again with --force",
 )
 
 

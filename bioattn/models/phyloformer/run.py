@@ -282,7 +282,6 @@ class PhylogenyRunner:
                 "gap_share": round(gaps, 6),
                 "mean_distance": float(f"{distances_NN[np.triu_indices(len(names), 1)].mean():.7g}"),
                 "settings": self.settings_json(),
-                "files": {name: sha256_of(partial / name) for name in files},
             }
             write_json(partial / PHYLOGENY.record, record)
         return [*files, PHYLOGENY.record]
