@@ -22,17 +22,15 @@ from bioattn.inference.passes import finite_results
 from bioattn.io.files import (
     partial_path,
     read_json,
-    remove_leftover,
     require_free_space,
     sha256_of,
-    write_json,
     writing,
 )
 from bioattn.io.hdf5 import open_hdf5, strings, text_attribute
 from bioattn.models.running import RunReport
 from bioattn.store.contents import Held
 from bioattn.store.schema import AttentionOptions, FileLayout, Samples
-from bioattn.store.shards import SETTINGS, SHARD_FILE, ShardRecord, read_shard_file, shard_of_hdf5
+from bioattn.store.shards import SETTINGS, ShardRecord, shard_of_hdf5
 from bioattn.store.writer import ResultWriter, result_file
 from bioattn.system.shard import parse_shard
 from bioattn.system.signals import StopRequest, stop_on_signals
@@ -124,8 +122,8 @@ def run_folders(
 
     settings: a `ResumableCommand`; options: of the file `settings.attention`, where there is one. With `resume`
     folders that an earlier run with the same settings finished are kept, with `force` folders of earlier results
-    are replaced. Of a `shard` only these of several inputs are run; the folder and the attention file say so, and
-    `bioattn.store.merging` makes the whole of all shards. figures: of the model, for the run record.
+    are replaced. Of a `shard` only these of several inputs are run: all shards write into one folder, and
+    `bioattn.store.merging` makes the whole of their attention files. figures: of the model, for the run record.
 
     Raises: BioattnError for settings the model cannot take, when results exist and neither `resume` nor `force` is
     given (of several inputs: when attention would be lost), and what is wrong with the input when it is the only
@@ -134,10 +132,8 @@ def run_folders(
     if options is not None:
         runner.layout(options)
     run = _FolderRun(runner, settings, sources, several)
-    with folder_of_results(settings.output) if several else nullcontext():
+    with folder_of_results(settings.output, keep=run.shard is not None) if several else nullcontext():
         run.find_finished()
-        if several:
-            remove_leftover(settings.output / SHARD_FILE)  # no longer true of the folder
         try:
             with stop_on_signals() as run.request:
                 if options is None:
@@ -148,10 +144,6 @@ def run_folders(
             done, total = len(run.finished) + len(run.resumed), counted(len(run.sources), runner.noun)
             hint = "repeat the command with --resume to go on" if done else "nothing is kept yet"
             raise Interrupted(f"{stop}; {done:,} of {total} finished: {hint}", stop.exit_code) from stop
-        if run.record is not None:
-            names = [source.name for source in run.sources if source.name not in run.failed]
-            record = {**run.record.as_json(), "results": names, "failed": run.failed}
-            write_json(settings.output / SHARD_FILE, record)
     return run.report(figures)
 
 
@@ -161,6 +153,8 @@ class _FolderRun:
     ) -> None:
         self.runner, self.settings, self.several = runner, settings, several
         output, noun = settings.output, runner.noun
+        self.total = len(sources)
+        """Of all shards."""
         # Of names and sizes, not of content: no machine need read what others run.
         digest = hashlib.sha256()
         for source in sources:
@@ -168,22 +162,14 @@ class _FolderRun:
                 digest.update(f"{source.name}\t{source.path.stat().st_size}\n".encode())
         self.decisive = {**runner.settings_json(), "inputs": digest.hexdigest()}
         self.shard = None if settings.shard is None else parse_shard(settings.shard)
-        self.record = None
         if self.shard is not None:
             if not several:
                 raise BioattnError(
                     f"--shard {self.shard}: shards are of a folder or list of {noun}s, and this is one {noun}; "
                     "leave it out"
                 )
-            if (output / SHARD_FILE).is_file() and not settings.force:
-                there = read_shard_file(output)[0]
-                if there.shard != self.shard:
-                    raise BioattnError(
-                        f"{output}: holds {there.part} of a sharded run; give each shard an --output of its own"
-                    )
-            self.record = ShardRecord.of(self.shard, len(sources), self.decisive)
-            sources = sources[self.shard.slice(len(sources))]
-            LOGGER.info(f"shard {self.shard}: {counted(len(sources), noun)} of {self.record.total:,}")
+            sources = sources[self.shard.slice(self.total)]
+            LOGGER.info(f"shard {self.shard}: {counted(len(sources), noun)} of {self.total:,}")
         self.sources, self.pending = sources, list[InputFile]()
         self.folders = {each.name: output / each.name if several else output for each in sources}
         self.finished: dict[str, list[str]] = {}
@@ -194,7 +180,7 @@ class _FolderRun:
 
     def find_finished(self) -> None:
         for source in self.sources:
-            with self.noting_failure(source, self.several and self.record is None):
+            with self.noting_failure(source, self.several):
                 if self.is_finished(source):
                     self.resumed.append(source.name)
                 self.pending.append(source)
@@ -223,8 +209,8 @@ class _FolderRun:
         output: Path = settings.attention
         of_file = {**self.decisive, **asdict(options), "sites": choose_sites(runner.sites, options.sites)}
         layout = runner.layout(options)
-        if self.record is not None:
-            layout = replace(layout, shard=replace(self.record, settings=of_file))
+        if self.shard is not None:
+            layout = replace(layout, shard=ShardRecord.of(self.shard, self.total, of_file))
         if (
             not settings.force
             and len(self.resumed) == len(self.sources)
@@ -242,7 +228,7 @@ class _FolderRun:
         ):
             written = AttentionWriter(writer, layout, runner.sites, output)
             self.run_pending(written, set(writer.ids))
-            if not writer.ids and self.record is None:
+            if not writer.ids and self.shard is None:
                 raise _NoAttentionError
 
     def is_attention_there(self, path: Path, settings: Mapping[str, Any]) -> bool:
@@ -330,12 +316,16 @@ class _FolderRun:
 
 
 @contextmanager
-def folder_of_results(output: Path) -> Iterator[None]:
-    """Make the folder that results of several inputs go to; where it stays empty it goes again."""
+def folder_of_results(output: Path, *, keep: bool = False) -> Iterator[None]:
+    """Make the folder that results of several inputs go to; where it stays empty it goes again.
+
+    keep: others write into it, too.
+    """
     with writing(output):
         output.mkdir(exist_ok=True)
     try:
         yield
     finally:
-        with suppress(OSError):
-            output.rmdir()
+        if not keep:
+            with suppress(OSError):
+                output.rmdir()

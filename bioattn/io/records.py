@@ -54,8 +54,9 @@ def write_run_record(
     """Write `bioattn-records/NAME.json` beside the first output, NAME: command, version, inputs and outputs with
     digests, seconds and `figures`.
 
-    It stands apart from the outputs so that they can be free of clocks and repeat byte for byte. Records of
-    earlier runs that wrote the other outputs go: they are of files that are no more.
+    Shards that share a folder have a record each, `NAME.K-of-N.json`. Records stand apart from the outputs so that
+    these can be free of clocks and repeat byte for byte. Records of earlier runs that wrote the other outputs go:
+    they are of files that are no more.
     """
     first, *others = outputs
     content = {
@@ -73,6 +74,8 @@ def write_run_record(
         **figures,
     }
     path = run_record_path(first)
+    if first.is_dir() and (shard := figures.get("shard")) is not None:
+        path = path.with_stem(f"{path.stem}.{shard.replace('/', '-of-')}")
     with writing(path.parent):
         path.parent.mkdir(exist_ok=True)
     write_json(path, content)

@@ -1,7 +1,6 @@
 """`bioattn merge`: the whole of all parts of a sharded run."""
 
 import io
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ import numpy as np
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import check_output, open_bytes, parse_json, read_lines, require_free_space, text_output
-from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.hdf5 import create_array, hdf5_file, is_hdf5, open_hdf5, text_attribute
 from bioattn.store import shards
 from bioattn.store.contents import read_samples, stored_layout
@@ -38,27 +36,23 @@ class MergeSummary:
     """Promoters, or alignments, of all parts."""
     num_missing: int
     """Alignments that failed in their parts, and so are not in the whole."""
-    failed: dict[str, str]
-    """Their names and why, where the parts say so."""
 
 
 def merge_shards(
-    paths: Sequence[Path], output: Path | TextIO, *, force: bool = False, progress: Progress = SILENT
+    paths: Sequence[Path], output: Path | TextIO, *, progress: Progress = SILENT
 ) -> MergeSummary:
     """Make the whole of all its parts, given in any order.
 
-    paths: what commands with --shard wrote: HDF5 of results, tables of predictions (plain or compressed), or
-    folders of results. output: a file, which is replaced when the new one is whole; a folder where the parts are
-    folders (force: replace one); tables also an open text file.
+    paths: what commands with --shard wrote: HDF5 of results, or tables of predictions (plain or compressed).
+    output: a file, which is replaced when the new one is whole; for tables also an open text file.
 
     Raises: BioattnError when a part is missing, given twice, of another model, input or settings, or when the
     output cannot be written; FormatError when one is damaged. Nothing is left of the output then.
     """
     parts = _complete_set(paths)
     given, first = list(parts), next(iter(parts.values()))
-    failed: dict[str, str] = {}
     missing = 0
-    if not given[0].is_dir() and not is_hdf5(given[0]):
+    if not is_hdf5(given[0]):
         title = "predictions"
         if isinstance(output, Path):
             check_output(output, given)
@@ -70,11 +64,6 @@ def merge_shards(
             output.write(whole.getvalue())
     elif not isinstance(output, Path):
         raise BioattnError("results cannot go to standard output; give --output a name")
-    elif given[0].is_dir():
-        title = "folders of results"
-        check_output_folder(output, given, force=force)
-        failed = _merge_folders(given, output, progress)
-        missing = len(failed)
     else:
         title = "results"
         check_output(output, given)
@@ -84,7 +73,7 @@ def merge_shards(
             missing = first.total - _merge_results(given, output, first.total, progress)
         else:
             _merge_arrays(given, output)
-    return MergeSummary(title=title, parts=given, num_inputs=first.total, num_missing=missing, failed=failed)
+    return MergeSummary(title=title, parts=given, num_inputs=first.total, num_missing=missing)
 
 
 def _complete_set(paths: Sequence[Path]) -> dict[Path, shards.ShardRecord]:
@@ -125,9 +114,10 @@ def _complete_set(paths: Sequence[Path]) -> dict[Path, shards.ShardRecord]:
 def _record(path: Path) -> shards.ShardRecord:
     record = None
     if path.is_dir():
-        if (path / shards.SHARD_FILE).is_file():
-            record = shards.read_shard_file(path)[0]
-    elif is_hdf5(path):
+        raise BioattnError(
+            f"{path}: is a folder; shards that write folders share one --output, and need no merge"
+        )
+    if is_hdf5(path):
         with open_hdf5(path) as file:
             record = shards.shard_of_hdf5(path, file)
     else:
@@ -209,21 +199,3 @@ def _merge_arrays(parts: Sequence[Path], output: Path) -> None:
                 step = max(1, SLAB_BYTES * (last - first) // max(1, file[name].nbytes))
                 for start in range(0, last - first, step):
                     joined[first + start : min(first + start + step, last)] = file[name][start : start + step]
-
-
-def _merge_folders(parts: Sequence[Path], output: Path, progress: Progress) -> dict[str, str]:
-    contents = {part: shards.read_shard_file(part) for part in parts}
-    results = [(part, name) for part, (_, names, _) in contents.items() for name in names]
-    for part, name in results:
-        if not (part / name).is_dir():
-            raise FormatError(f"{part}: {name}, which {shards.SHARD_FILE} names, is missing; make it again")
-    names = {f"*/{path.name}" for part, name in results for path in (part / name).iterdir()}
-    progress.begin("copying", len(results))
-    try:
-        with atomic_folder(output, names) as folder:
-            for part, name in results:
-                shutil.copytree(part / name, folder / name)
-                progress.advance()
-    finally:
-        progress.end()
-    return {name: reason for _, _, failed in contents.values() for name, reason in failed.items()}

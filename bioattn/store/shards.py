@@ -1,7 +1,7 @@
 """Shards: which part of a whole a result is (`--shard 3/8`).
 
 A part says so itself, whatever its name: HDF5 in attributes of the root, a table in its first line
-(`#bioattn-shard {…}`), a folder of results in `shard.json`.
+(`#bioattn-shard {…}`). Shards of a command that makes a folder for each input share their folder.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 import h5py
 
 from bioattn.errors import FormatError, SettingsError
-from bioattn.io.files import parse_json, read_json, read_lines
+from bioattn.io.files import parse_json, read_lines
 from bioattn.io.hdf5 import text_attribute
 from bioattn.system.shard import Shard, parse_shard
 
@@ -23,7 +23,6 @@ UNFINISHED = "unfinished"
 """Root attribute of what an interrupted run left: samples are missing."""
 SHARD, SHARD_INPUTS = "shard", "shard_inputs"
 """Root attributes of HDF5 files, and keys of JSON."""
-SHARD_FILE = "shard.json"
 PART_START = "#bioattn-shard "
 
 
@@ -101,14 +100,3 @@ def shard_of_table(path: Path) -> ShardRecord | None:
     if not first.startswith(PART_START):
         return None
     return parse_record(parse_json(first.removeprefix(PART_START), f"{path}:1"), str(path))
-
-
-def read_shard_file(folder: Path) -> tuple[ShardRecord, list[str], dict[str, str]]:
-    """The record, the names of the results, and the inputs that failed. Raises: FormatError when damaged."""
-    path = folder / SHARD_FILE
-    content = read_json(path)
-    record = parse_record(content, str(path))
-    names, failed = content.get("results"), content.get("failed")
-    if not isinstance(names, list) or not isinstance(failed, dict) or any("/" in name for name in names):
-        raise FormatError(f"{path}: is incomplete (results, failed); make it again")
-    return record, names, failed

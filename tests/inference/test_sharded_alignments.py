@@ -1,6 +1,6 @@
-"""Shards of a run over several alignments, merged, are the folders and the attention file of one process."""
+"""Shards of a run over several alignments make the folders of one process and, merged, its attention file."""
 
-import shutil
+import json
 
 import numpy as np
 import pytest
@@ -45,19 +45,10 @@ def bioattn(*arguments):
     return main([*map(str, arguments), "-q"])
 
 
-def run(source, model, output, *options):
+def run(source, model, output, attention, *options):
     """With attention of one site, where no settings choose others."""
-    words = ["run", "evoformer", source, "--model", model, "-o", output, *options]
-    words += ["--attention", output.with_name(output.name + ".h5")]
+    words = ["run", "evoformer", source, "--model", model, "-o", output, "--attention", attention, *options]
     return bioattn(*words, *(() if "--config" in options else ROW))
-
-
-def in_shards(source, model, folder, count, *options):
-    folder.mkdir()
-    parts = [folder / str(number) for number in range(1, count + 1)]
-    for number, part in enumerate(parts, start=1):
-        assert run(source, model, part, "--shard", f"{number}/{count}", *options) == 0
-    return parts
 
 
 def files_of(folder):
@@ -66,10 +57,6 @@ def files_of(folder):
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-
-
-def attention_of(parts):
-    return (part.with_name(part.name + ".h5") for part in parts)
 
 
 @pytest.mark.parametrize(
@@ -83,70 +70,55 @@ def attention_of(parts):
 def test_folders_and_attention(model, alignments, tmp_path, count, settings):
     config = tmp_path / "run.toml"
     config.write_text(f"[attention]\n{settings}\n")
-    assert run(alignments, model, tmp_path / "whole", "--config", config) == 0
-    parts = in_shards(alignments, model, tmp_path / "parts", count, "--config", config)
-    assert bioattn("merge", *parts[::-1], "-o", tmp_path / "merged") == 0
-    assert files_of(tmp_path / "merged") == files_of(tmp_path / "whole")
-    assert bioattn("merge", *reversed(list(attention_of(parts))), "-o", tmp_path / "merged.h5") == 0
+    assert run(alignments, model, tmp_path / "whole", tmp_path / "whole.h5", "--config", config) == 0
+    parts = [tmp_path / f"{number}.h5" for number in range(1, count + 1)]
+    for number, part in enumerate(parts, start=1):
+        options = ("--config", config, "--shard", f"{number}/{count}")
+        assert run(alignments, model, tmp_path / "folds", part, *options) == 0
+    assert files_of(tmp_path / "folds") == files_of(tmp_path / "whole")
+    assert validate_file(tmp_path / "folds") == []
+    assert bioattn("merge", *parts[::-1], "-o", tmp_path / "merged.h5") == 0
     assert_same_content(tmp_path / "merged.h5", tmp_path / "whole.h5")
     for number, part in enumerate(parts, start=1):
-        for each in (part, *attention_of([part])):
-            assert validate_file(each) == []
-            assert inspect_file(each).figures["shard"] == f"part {number} of {count}"
+        assert validate_file(part) == []
+        assert inspect_file(part).figures["shard"] == f"part {number} of {count}"
 
 
 def test_what_failed_is_left_out_and_said(model, alignments, tmp_path, capsys):
     (alignments / "family1.a3m").write_text(">a\nMK\n>b\nMKV\n")
     (alignments / "family4.a3m").write_text(">a\nMK\n>b\nMKV\n")
-    assert run(alignments, model, tmp_path / "whole") == 1
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    parts = [folder / str(number) for number in (1, 2, 3)]
-    # Three shards of 2, 2 and 1 alignments: the last one is left with nothing.
-    assert [run(alignments, model, part, "--shard", f"{part.name}/3") for part in parts] == [1, 0, 1]
+    assert run(alignments, model, tmp_path / "whole", tmp_path / "whole.h5") == 1
+    parts = [tmp_path / f"{number}.h5" for number in (1, 2, 3)]
+    # Three shards of 2, 2 and 1 alignments: the last one, which begins, is left with nothing.
+    codes = [
+        run(alignments, model, tmp_path / "folds", part, "--shard", f"{part.stem}/3") for part in parts[::-1]
+    ]
+    assert codes == [1, 0, 1]
+    assert files_of(tmp_path / "folds") == files_of(tmp_path / "whole")
+    for number, failed in ((1, ["family1"]), (2, []), (3, ["family4"])):
+        record = json.loads((tmp_path / f"bioattn-records/folds.{number}-of-3.json").read_text())
+        assert list(record["failed"]) == failed
     capsys.readouterr()
-    assert bioattn("merge", *parts, "-o", tmp_path / "merged") == 0
-    assert "2 alignments of 5 failed in their parts and are not in the whole" in capsys.readouterr().err
-    assert files_of(tmp_path / "merged") == files_of(tmp_path / "whole")
-    assert bioattn("merge", *attention_of(parts), "-o", tmp_path / "merged.h5") == 0
+    assert bioattn("merge", *parts, "-o", tmp_path / "merged.h5") == 0
     assert "2 alignments of 5 failed" in capsys.readouterr().err
     assert_same_content(tmp_path / "merged.h5", tmp_path / "whole.h5")
-    assert inspect_file(parts[2]).figures["failed"].keys() == {"family4"}
 
 
 def test_refusals(model, alignments, tmp_path, capsys):
-    one, two = in_shards(alignments, model, tmp_path / "parts", 2)
-
     def refused(*command, code=1):
         capsys.readouterr()
         assert bioattn(*command) == code
         return capsys.readouterr().err
 
-    merge = ("merge", one, two, "-o", tmp_path / "merged")
-    base = ("run", "evoformer", alignments, "--model", model)
+    folds = tmp_path / "folds"
+    base = ("run", "evoformer", alignments, "--model", model, "-o", folds)
     alone = ("run", "evoformer", alignments / "family0.a3m", "--model", model)
     assert "this is one alignment" in refused(*alone, "-o", tmp_path / "x", "--shard", "1/2")
-    assert "holds part 1 of 2 of a sharded run" in refused(*base, "-o", one, "--shard", "2/2", "--resume")
-    # An earlier part stays one when its command is given again without --resume, and with it.
-    before = files_of(one)
-    assert "exists already; keep it with --resume" in refused(*base, "-o", one, "--shard", "1/2")
-    assert files_of(one) == before
-    assert bioattn(*base, "-o", one, "--attention", f"{one}.h5", *ROW, "--shard", "1/2", "--resume") == 0
-    assert files_of(one) == before
-    assert "of these 2 is missing" in refused("merge", one, "-o", tmp_path / "merged")
-    shutil.move(two / "family4", tmp_path / "family4")
-    assert f"{two}: family4, which shard.json names, is missing" in refused(*merge)
-    assert [finding.where for finding in validate_file(two)] == ["family4"]
-    shutil.move(tmp_path / "family4", two / "family4")
-    record = two / "shard.json"
-    content = record.read_text()
-    record.write_text(content.replace("family3", "../family3"))
-    assert "is incomplete (results, failed)" in refused(*merge)
-    record.unlink()
-    assert "is no part of a sharded run" in refused(*merge)
-    record.write_text(content)
-    assert bioattn(*merge) == 0
-    assert "exists already" in refused(*merge)
-    assert bioattn(*merge, "--force") == 0
-    (tmp_path / "merged" / "notes.txt").write_text("mine")
-    assert "holds notes.txt, which bioattn did not write" in refused(*merge, "--force")
+    assert bioattn(*base, "--shard", "1/2") == 0
+    before = files_of(folds)
+    assert "exists already; keep it with --resume" in refused(*base, "--shard", "1/2")
+    assert bioattn(*base, "--shard", "1/2", "--resume") == 0
+    assert files_of(folds) == before
+    assert "shards that write folders share one --output" in refused(
+        "merge", folds, "-o", tmp_path / "merged"
+    )

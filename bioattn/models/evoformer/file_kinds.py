@@ -168,7 +168,6 @@ FILE_KINDS: Sequence[FileKind] = (
         SCORES,
         *_OF_CONTACTS,
         *_OF_STRUCTURES,
-        empty_parts=True,
         order=2,
     ),
     FileKind(

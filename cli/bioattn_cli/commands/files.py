@@ -12,7 +12,7 @@ import typer
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.interpret.choices import RESULT, TREATMENTS
 from bioattn.io.files import check_apart, check_output, unreadable
-from bioattn.io.settings import FORCE, Writes, argument, option
+from bioattn.io.settings import Writes, argument, option
 from bioattn.models.running import RunReport
 from bioattn.text import counted, human_bytes, listed
 from bioattn_cli.command import command
@@ -184,28 +184,24 @@ def merge(
         "PARTS", "All outputs of one command with --shard, in any order.", recorded=""
     ),
     output: Path = RESULT,
-    force: bool = FORCE,
 ) -> RunReport:
     """Join the parts of a job with --shard into one result.
 
-    Takes attention and attribution HDF5, tables of predictions (`-o -` writes to standard output; a .gz name gives
-    gzip), and folders of `run evoformer` and `run phyloformer`. Refuses missing, repeated or damaged parts, and
-    parts of another model, input or setting, naming the file. A file appears when it is complete and replaces an
-    older one; --force is for folders. The parts are kept.
+    Takes attention and attribution HDF5, and tables of predictions (`-o -` writes to standard output; a .gz name
+    gives gzip); shards of `run evoformer` and `run phyloformer` share one folder, which needs no merge. Refuses
+    missing, repeated or damaged parts, and parts of another model, input or setting, naming the file. The result
+    appears when it is complete and replaces an older one. The parts are kept.
 
     bioattn merge part-*.h5 -o attention.h5
     """
     from bioattn.store.merging import merge_shards
 
     to_stdout = str(output) == "-"
-    summary = merge_shards(
-        parts, sys.stdout if to_stdout else output, force=force, progress=reporter.progress
-    )
+    summary = merge_shards(parts, sys.stdout if to_stdout else output, progress=reporter.progress)
     if summary.num_missing:
-        names = f": {listed(list(summary.failed))}" if summary.failed else ""
         reporter.warn(
             f"{counted(summary.num_missing, 'alignment')} of {summary.num_inputs:,} failed in their parts and are "
-            f"not in the whole{names}"
+            "not in the whole"
         )
     inputs = counted(summary.num_inputs - summary.num_missing, "input")
     wrote = f"wrote {output}: {summary.title} of {inputs}, from {counted(len(summary.parts), 'part')}"
@@ -213,7 +209,6 @@ def merge(
         *([] if to_stdout else [wrote]),
         parts=[path.name for path in summary.parts],
         num_inputs=summary.num_inputs,
-        failed=summary.failed,
     )
 
 

@@ -146,24 +146,21 @@ def test_alignments_that_have_no_tree_are_refused(text, sentence, tmp_path, caps
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_of_several_is_described_validated_and_merged(tmp_path, capsys):
+def test_a_folder_of_several_is_described_and_validated(tmp_path, capsys):
     (tmp_path / "msa").mkdir()
     for name in ("x", "y", "z"):
         (tmp_path / "msa" / f"{name}.fa").write_bytes(ALIGNMENT.read_bytes())
     run = ("run", "phyloformer", tmp_path / "msa", "--parameters", PARAMETERS)
-    parts = [tmp_path / f"part{number}" for number in (1, 2)]
-    for number, part in enumerate(parts, start=1):
-        assert bioattn(*run, "-o", part, "--shard", f"{number}/2") == 0
-    assert bioattn("merge", *parts, "-o", tmp_path / "out") == 0
+    for number in (1, 2):
+        assert bioattn(*run, "-o", tmp_path / "out", "--shard", f"{number}/2") == 0
     capsys.readouterr()
-    assert bioattn("inspect", tmp_path / "out", parts[0]) == 0
+    assert bioattn("inspect", tmp_path / "out") == 0
     shown = capsys.readouterr().out
     assert "folder of distances and trees\n  phylogenies: 3\n  alignments: x, y, z" in shown
-    assert "shard: part 1 of 2" in shown
-    assert bioattn("validate", tmp_path / "out", *parts) == 0
-    (tmp_path / "out" / "y" / "nj.nwk").write_text("();\n")
+    assert bioattn("validate", tmp_path / "out") == 0
+    (tmp_path / "out" / "y" / "phylogeny.json").write_text("{}")
     assert bioattn("validate", tmp_path / "out") == 1
-    assert "y/nj.nwk" in capsys.readouterr().out
+    assert "does not describe distances and trees" in capsys.readouterr().out
 
 
 def test_odd_letters_count_as_unknown(tmp_path):
