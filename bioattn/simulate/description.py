@@ -1,18 +1,14 @@
-"""What can be chosen when inputs are simulated, and what `bioattn inspect` says of simulations.
+"""What can be chosen when inputs are simulated.
 
 Nothing here imports NumPy.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import Any
 
 from bioattn.choices import Task
-from bioattn.errors import FormatError, SettingsError
-from bioattn.io.files import read_json
+from bioattn.errors import SettingsError
 from bioattn.io.settings import SEED, option
-from bioattn.text import some
 
 FAMILIES_FORMAT = "bioattn-simulated-families"
 MOLECULES_FORMAT = "bioattn-simulated-molecules"
@@ -154,28 +150,3 @@ class PromoterSimulation:
     def plain(self) -> int:
         """Treatments (the first ones) with one motif that acts anywhere."""
         return self.treatments - self.near - self.far - 2 * self.opposites - self.pairs
-
-
-def describe_simulation(path: Path) -> dict[str, Any]:
-    """The main figures of the folder of a simulation, or of its `simulation.json`.
-
-    Raises: FormatError when the JSON lacks them.
-    """
-    index = path / INDEX if path.is_dir() else path
-    content = read_json(index)
-    try:
-        kind, shown = content["format"], {"format_version": content["format_version"]}
-        if kind == FAMILIES_FORMAT:
-            names = [family["id"] for family in content["families"]]
-            groups = len({family["group"] for family in content["families"]})
-            return shown | {"seed": content["seed"], "families": some(names), "groups": groups}
-        if kind == PROMOTERS_FORMAT:
-            named = {name: some(list(content[name])) for name in ("motifs", "treatments")}
-            return shown | {"settings": content["settings"], **named}
-        if kind == SEQUENCES_FORMAT:
-            return shown | {"settings": content["settings"]}
-        if kind == TREES_FORMAT:
-            return shown | {name: content[name] for name in ("seed", "count", "alphabet")}
-        return shown | {name: value for name, value in content.items() if not name.startswith("format")}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"{index}: is incomplete ({error!r})") from error

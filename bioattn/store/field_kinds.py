@@ -33,7 +33,7 @@ from bioattn.promoters.dataset import (
 from bioattn.promoters.preparation import PromoterFiles
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.sequences.pairs import PAIR_DATASET, describe_pair_dataset, open_pair_dataset
-from bioattn.simulate import description as simulated
+from bioattn.simulate.description import INDEX
 from bioattn.store.kinds import (
     Candidate,
     FileKind,
@@ -178,18 +178,17 @@ def _statistics_sample(path: Path) -> Sample:
     return Sample(sample_name(path), {"general": {"neff": figures["neff"]}, "alignments": figures})
 
 
-def _simulation(name: str, title: str, json_format: str) -> FileKind:
-    """A simulation, by its folder or by the JSON file in it."""
-    is_index = json_object(json_format)
+def _is_simulation(candidate: Candidate) -> bool:
+    content = candidate.json or candidate.index(INDEX)
+    return isinstance(content, dict) and str(content.get("format")).startswith("bioattn-simulated-")
 
-    def matches(candidate: Candidate) -> bool:
-        return is_index(candidate) or candidate.index(simulated.INDEX).get("format") == json_format
 
-    def remains(folder: Path) -> str | None:
-        found = (folder / simulated.INDEX).is_file()
-        return f"{simulated.INDEX} is not the settings of a simulation of bioattn" if found else None
-
-    return FileKind(name, title, matches, simulated.describe_simulation, remains=remains)
+def _describe_simulation(path: Path) -> dict[str, Any]:
+    content = read_json(path / INDEX if path.is_dir() else path)
+    sizes = {
+        name: len(value) for name, value in content.items() if name in ("families", "motifs", "treatments")
+    }
+    return content | sizes
 
 
 def _sequences(path: Path) -> dict[str, str]:
@@ -259,12 +258,7 @@ FIELD_KINDS: Sequence[FileKind] = (
         read_json,
         multiqc=_statistics_sample,
     ),
-    _simulation("simulated-families", "simulated protein families", simulated.FAMILIES_FORMAT),
-    _simulation("simulated-sequences", "simulated sequences with repeats", simulated.SEQUENCES_FORMAT),
-    _simulation("simulated-pairs", "simulated pairs of sequences", simulated.PAIRS_FORMAT),
-    _simulation("simulated-molecules", "simulated molecules", simulated.MOLECULES_FORMAT),
-    _simulation("simulated-promoters", "simulated promoters", simulated.PROMOTERS_FORMAT),
-    _simulation("simulated-trees", "simulated alignments with their trees", simulated.TREES_FORMAT),
+    FileKind("simulation", "simulated data", _is_simulation, _describe_simulation),
     FileKind(
         "promoters",
         "promoter FASTA",

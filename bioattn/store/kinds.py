@@ -154,7 +154,7 @@ class FileKind:
     describe: Callable[[Path], dict[str, Any]]
     """Main figures, in the order worth reading. Raises: FormatError when the file is damaged."""
     read: Callable[[Path], Any] | None = None
-    """What is in a file, as `bioattn.open` gives it. None: not for reading, or a folder whose files are."""
+    """What is in a file, as `bioattn.open` gives it. None: not for reading."""
     _: KW_ONLY
     is_model: bool = False
     """Whether it is what a family loads a model from."""

@@ -92,7 +92,7 @@ def simulated(tmp_path_factory):
 
 def test_files_agree(simulated):
     for path in (simulated, simulated / "simulation.json"):
-        assert inspect_file(path).kind == "simulated-families"
+        assert inspect_file(path).kind == "simulation"
         assert validate_file(path) == []
     for name in ("simulated000000", "simulated000001"):
         alignment = read_alignment(simulated / "msa" / f"{name}.a3m")
