@@ -1,7 +1,6 @@
 """The kinds of files of all model families, and model folders of none: a folder is known by `config.json`, which
 names the family, beside `model.safetensors`."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,6 @@ def _refuse(folder: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or "architectures" not in content:  # which transformers writes
         check_model_config(folder / CONFIG, content)
     return {"family": family_of(folder).name}
-
-
-def _remains(folder: Path) -> str | None:
-    for one, other in itertools.permutations((CONFIG, WEIGHTS)):
-        if (folder / one).is_file():
-            return f"a model folder without {other}; copy or make it again"
-    return None
 
 
 def model_kind(
@@ -147,6 +139,5 @@ _OF_NO_FAMILY = FileKind(
     title="model folder of no family here",
     matches=folder_with(CONFIG, WEIGHTS),
     describe=_refuse,
-    remains=_remains,
     order=1,
 )

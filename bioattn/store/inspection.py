@@ -117,11 +117,8 @@ def _lines(key: str, value: Any, indent: str, *, named: bool = False) -> list[st
     return [f"{indent}{key}: {value:,}" if isinstance(value, int) else f"{indent}{key}: {value}"]
 
 
-def several_results(name: str, title: str, record: str, *others: str, order: int) -> FileKind:
-    """The kind of a folder whose folders each hold the file `record`.
-
-    others: further files of a result, by which one is known that lost its record.
-    """
+def several_results(name: str, title: str, record: str, *, order: int) -> FileKind:
+    """The kind of a folder whose folders each hold the file `record`."""
 
     def results(folder: Path) -> list[Path]:
         return sorted(found.parent for found in folder.glob(f"*/{record}"))
@@ -130,19 +127,12 @@ def several_results(name: str, title: str, record: str, *others: str, order: int
         found = results(folder)
         return {name: len(found), "alignments": some([each.name for each in found])}
 
-    def validate(folder: Path, progress: Progress) -> list[Problem]:
-        """Every result in a folder."""
-        members = (
-            each for each in folder.iterdir() if any((each / file).is_file() for file in (record, *others))
-        )
-        return validate_members(members, progress)
-
     return FileKind(
         name=name,
         title=title,
         matches=lambda candidate: candidate.is_folder and bool(results(candidate.path)),
         describe=describe,
-        validate=validate,
+        validate=lambda folder, progress: validate_members(results(folder), progress),
         members=results,
         order=order,
     )

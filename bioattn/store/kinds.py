@@ -162,8 +162,6 @@ class FileKind:
     """Kinds of smaller numbers are asked first; kinds of one number exclude each other."""
     validate: Callable[[Path, Progress], list[Problem]] | None = None
     """All problems of a file. None: a file that can be described is valid."""
-    remains: Callable[[Path], str | None] | None = None
-    """Of a folder that is of no kind: what is missing from it, if it looks like the rest of one of this kind."""
     members: Callable[[Path], list[Path]] | None = None
     """The results in a folder that holds several of them."""
     report: Callable[[Path], ReportInput | None] | None = None
@@ -255,9 +253,6 @@ def recognise(path: Path) -> FileKind:
     if (kind := find_kind(candidate)) is not None:
         return kind
     if candidate.is_folder:
-        for each in file_kinds():
-            if each.remains is not None and (missing := each.remains(path)) is not None:
-                raise FormatError(f"{path}: {missing}")
         raise BioattnError(
             f"{path}: is a folder that bioattn did not make (no model, prediction, tracks, motifs, heads, "
             "attribution arrays, simulation or attention under way)"

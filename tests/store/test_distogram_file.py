@@ -6,7 +6,6 @@ import h5py
 import numpy as np
 import pytest
 
-from bioattn.errors import FormatError
 from bioattn.models.evoformer.config import Representation
 from bioattn.store.inspection import inspect_file, validate_file
 from tests.making import write_small_prediction
@@ -72,15 +71,6 @@ def test_every_file_of_a_prediction_is_looked_at(folder):
     (folder / "contacts.tsv").unlink()
     (finding,) = validate_file(folder)
     assert "contacts.tsv of the prediction is missing" in str(finding)
-
-
-def test_a_prediction_without_scores_is_called_so(folder):
-    shutil.copytree(folder, folder.parent / "other")
-    (folder / "scores.json").unlink()
-    with pytest.raises(FormatError, match=r"out: a prediction without its scores\.json"):
-        inspect_file(folder)
-    (finding,) = validate_file(folder.parent)
-    assert str(finding).startswith("error: out: a prediction without its scores.json")
 
 
 def test_files_of_later_versions_are_refused(folder):

@@ -160,8 +160,7 @@ def test_the_registry_does_not_import_torch(tmp_path):
             {"config.json": '{"format": "bioattn-model", "format_version": 1}', "model.safetensors": ""},
             "type None",
         ),
-        ({"simulation.json": '{"format": "x"}'}, "not the settings of a simulation"),
-        ({"contacts.rr": ""}, r"without its scores\.json"),
+        ({"contacts.rr": ""}, "is a folder that bioattn did not make"),
         (
             {"motifs.json": '{"format": "bioattn-motifs", "format_version": "1.0", "files": []}'},
             "is incomplete",

@@ -103,13 +103,6 @@ def _sample(folder: Path) -> Sample:
     return Sample(scores["id"], {"general": general, "predictions": figures})
 
 
-def _remains_of_prediction(folder: Path) -> str | None:
-    """What to say of a folder that holds what is left of a prediction."""
-    if any((folder / name).is_file() for name in (SCORES, *_OF_CONTACTS, *_OF_STRUCTURES)):
-        return "a prediction without its scores.json; run it again with another --output"
-    return None
-
-
 def describe_arrays(path: Path) -> dict[str, Any]:
     """Main figures of a file of distances or representations. Raises: FormatError when it is damaged."""
     with open_hdf5(path) as file:
@@ -158,7 +151,6 @@ FILE_KINDS: Sequence[FileKind] = (
         matches=folder_with(SCORES),
         describe=_describe_prediction,
         validate=_validate_prediction,
-        remains=_remains_of_prediction,
         report=shown_as("prediction", _describe_prediction),
         multiqc=_sample,
     ),
@@ -166,8 +158,6 @@ FILE_KINDS: Sequence[FileKind] = (
         "predictions",
         "folder of predictions",
         SCORES,
-        *_OF_CONTACTS,
-        *_OF_STRUCTURES,
         order=2,
     ),
     FileKind(

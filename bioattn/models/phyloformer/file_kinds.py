@@ -65,9 +65,6 @@ FILE_KINDS: Sequence[FileKind] = (
         "phylogenies",
         "folder of distances and trees",
         PHYLOGENY.record,
-        DISTANCES,
-        NEIGHBOUR_JOINING,
-        MINIMUM_EVOLUTION,
         order=1,
     ),
 )
