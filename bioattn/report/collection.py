@@ -11,7 +11,7 @@ import pandas as pd
 from bioattn.checks.measures import Code
 from bioattn.checks.record import CheckRecord, read_check, tone_of
 from bioattn.errors import BioattnError, FormatError
-from bioattn.interpret.motifs.motif_folder import MotifResults, read_motif_export
+from bioattn.interpret.motifs.motif_folder import MotifTables, read_motif_export
 from bioattn.io.files import read_json, sha256_of
 from bioattn.models.evaluation import (
     Evaluation,
@@ -52,7 +52,7 @@ class Report:
     disbelieved: bool
     """Whether either says that the maps explain nothing, or mislead."""
     browser: PromoterBrowser | None
-    motifs: MotifResults | None
+    motifs: MotifTables | None
     histories: list[tuple[str, TrainingHistory]]
     """Name of the model folder, and how it was trained."""
     pages: list[AlignmentPage]
@@ -176,7 +176,7 @@ def _title(inputs: ReportInputs, pages: Sequence[AlignmentPage]) -> str:
     return f"What {'the model' if path is None else _label(path)} attends to"
 
 
-def _require_one_model(inputs: ReportInputs, motifs: MotifResults | None, check: CheckRecord | None) -> None:
+def _require_one_model(inputs: ReportInputs, motifs: MotifTables | None, check: CheckRecord | None) -> None:
     """Attention, check, motifs and model must be of the same weights."""
     made_with: list[tuple[Path | None, str]] = []
     if inputs.model is not None:

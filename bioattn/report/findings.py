@@ -11,7 +11,7 @@ import numpy as np
 from bioattn.checks.next_steps import Names, beaten
 from bioattn.checks.record import CheckRecord, tone_of
 from bioattn.choices import SPLIT_NAMES, TEST
-from bioattn.interpret.motifs.motif_folder import MotifResults
+from bioattn.interpret.motifs.motif_folder import SURE, MotifTables
 from bioattn.io.files import read_json
 from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, Evaluation, read_comparison
 from bioattn.models.family import CONFIG
@@ -267,34 +267,33 @@ def map_findings(
         yield Finding("Where the model looks", words + figures, tone, leads=True)
 
 
-def motif_findings(motifs: MotifResults | None, *, believed: bool = True) -> Iterator[Finding]:
+def motif_findings(motifs: MotifTables | None, *, believed: bool = True) -> Iterator[Finding]:
     """What attended windows hold. believed: whether no check says that maps mislead."""
     if motifs is None:
         return
-    numbers = dict(motifs.num_by_source)
+    numbers = motifs.motifs["source"].value_counts().sort_index().to_dict()
     filters = numbers.pop("filter", 0)
     windows = " and ".join(f"{number:,} from {source}" for source, number in numbers.items())
     text = "No motif in attended windows."
     if numbers:
         text = f"{counted(sum(numbers.values()), 'motif')} ({windows})."
-    found = [motif for motif in motifs.motifs if motif.source != "filter"]
-    if any(motif.match for motif in found):
-        matched = [motif.match for motif in found if motif.match and (motif.match_q_value or 0) <= 0.05]
+    found = [motif for motif in motifs.shown() if motif.source != "filter" and motif.closest]
+    if found:
+        matched = [motif.closest for motif in found if (motif.match_q_value or 0) <= SURE]
         named = list(dict.fromkeys(matched))
         text += f" {len(matched)} resemble a motif of the database (q ≤ 0.05)"
         text += f": {', '.join(named[:5])}{', …' if len(named) > 5 else ''}." if named else "."
     if filters:
         text += f" {counted(filters, 'filter')} of the first layer beside."
-    known = {each.treatment for each in motifs.treatments}
-    sure = [each for each in motifs.treatments if each.q_value is not None and each.q_value <= 0.05]
-    gains = [each for each in sure if each.ratio is not None and each.ratio > 1]
-    if known:
+    table = motifs.treatments
+    if len(table):
+        gains = table[(table["q_value"] <= SURE) & (table["ratio"] > 1)]
         text += (
-            f" In {len({each.treatment for each in gains})} of {counted(len(known), 'treatment')} a motif gains "
-            "attention against its reference (q ≤ 0.05)"
+            f" In {gains['treatment'].nunique()} of {counted(table['treatment'].nunique(), 'treatment')} a motif "
+            "gains attention against its reference (q ≤ 0.05)"
         )
-        largest = max(gains, key=lambda each: each.ratio or 0.0, default=None)
-        if largest is not None:
+        if len(gains):
+            largest = gains.iloc[int(gains["ratio"].argmax())]
             text += f", at most ×{largest.ratio:.2f}, {motifs.title(largest.motif)} in {largest.treatment}"
         text += "."
     if not believed:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bioattn.choices import SPLIT_NAMES, TRAIN, require_names
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import decode
-from bioattn.interpret.motifs.motif_folder import AttendedSite, MotifResults, read_attended
+from bioattn.interpret.motifs.motif_folder import MotifTables
 from bioattn.interpret.promoter_maps import attribution_beside, codes_of_genes
 from bioattn.interpret.promoter_windows import AnnotatedGenes, Window
 from bioattn.io.files import sha256_of
@@ -156,7 +156,6 @@ class PromoterContext:
     """Common names that the attention file holds, by id."""
     sequences: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
     hits: dict[str, list[MotifHit]] = field(default_factory=dict)
-    attended: dict[str, list[AttendedSite]] = field(default_factory=dict)
 
     def read(
         self,
@@ -164,9 +163,9 @@ class PromoterContext:
         attention: Attention,
         inputs: ReportInputs,
         dataset: PromoterDataset | None,
-        motifs: MotifResults | None,
+        motifs: MotifTables | None,
     ) -> None:
-        """Read the bases of some promoters, hits of motifs in them, and their attended motifs.
+        """Read the bases of some promoters, and hits of motifs in them.
 
         Bases are those of the promoter FASTA, else of the dataset where its windows are the same. Raises:
         BioattnError for another FASTA than that of the attention; FormatError for a damaged motif file.
@@ -188,14 +187,9 @@ class PromoterContext:
                     self.sequences[gene] = inner_GL[row]
         if inputs.motifs is not None:
             self.hits = motif_hits(inputs.motifs, self.sequences)
-        elif motifs is not None and motifs.motifs and inputs.motif_export is not None:
+        elif motifs is not None and len(motifs.motifs) and inputs.motif_export is not None:
             # What filters of the first layer respond to is too much to be marked.
-            self.hits = motif_hits(inputs.motif_export / "motifs.meme", self.sequences, motifs.filters)
-        if inputs.motif_export is not None:
-            self.attended = read_attended(inputs.motif_export, set(genes))
-            if motifs is not None:
-                for sites in self.attended.values():
-                    sites[:] = [site._replace(motif=motifs.title(site.motif)) for site in sites]
+            self.hits = motif_hits(inputs.motif_export / "motifs.meme", self.sequences, motifs.filters())
 
     def name(self, gene: str) -> str:
         """The common name, empty when there is none."""
@@ -208,8 +202,7 @@ class PromoterContext:
     def size(self, gene: str) -> int:
         """Bytes that a promoter takes of the page beside its maps, about."""
         responses = 9 * self.predicted_GT.shape[1] * (1 if self.measured_GT is None else 2)
-        listed = 45 * len(self.hits.get(gene, [])) + 28 * len(self.attended.get(gene, []))
-        return int(350 + len(self.sequences.get(gene, [])) + responses + listed)
+        return int(350 + len(self.sequences.get(gene, [])) + responses + 45 * len(self.hits.get(gene, [])))
 
 
 def known_of(
@@ -295,8 +288,6 @@ class BrowserGene:
     neighbours: list[tuple[int, int, str, bool, bool]]
     """Start, end, name, whether it has the direction of the window, and whether it is the promoter's own gene."""
     hits: list[MotifHit]
-    attended: list[tuple[int, str, int, int]]
-    """Number of the treatment, motif, start and end in window positions."""
     attributed: bool
     maps: str
 
@@ -350,7 +341,7 @@ def collect_browser(
     inputs: ReportInputs,
     dataset: PromoterDataset | None,
     predictions: pd.DataFrame | None,
-    motifs: MotifResults | None,
+    motifs: MotifTables | None,
     *,
     genes: Sequence[str],
     treatments: Sequence[str],
@@ -471,11 +462,6 @@ def _browser_gene(
             if each.start < length and each.end > 0
         ),
         hits=context.hits.get(gene, []),
-        attended=[
-            (treatments.index(site.treatment), site.motif, site.start, site.end)
-            for site in context.attended.get(gene, [])
-            if site.treatment in treatments
-        ],
         attributed=attributed,
         maps=maps,
     )

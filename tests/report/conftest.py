@@ -193,19 +193,7 @@ def write_motif_export(folder):
         "heat\tattention.1\tmean\t9\t2.5\t0.001\t0.01\n"
         "cold\tattention.1\tmean\t9\t0.5\t0.9\t0.9\n"
     )
-    (folder / "edges.tsv").write_text(
-        "treatment\tmotif\tgene_id\tstart\tend\tstrand\tscore\n"
-        f"{quoted(HOSTILE_TREATMENT)}\tattention.1\t{HOSTILE_GENE}\t10\t16\t+\t0.7\n"
-        f"heat\tattention.1\t{HOSTILE_GENE}\t30\t36\t+\t0.5\n"
-        f"cold\tattention.1\t{HOSTILE_GENE}\t50\t56\t+\t0.9\n"
-        "heat\tattention.1\tnot-in-the-page\t1\t7\t+\t1\n"
-    )
     return folder
-
-
-def quoted(name):
-    """As pandas writes a name with quotes."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def write_annotation(path):

@@ -3,12 +3,14 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from bioattn.checks.measures import Code, Measure, Verdict
 from bioattn.checks.record import read_check
 from bioattn.errors import FormatError
-from bioattn.interpret.motifs.motif_folder import FoundMotif, MotifResults, TreatmentMotif
+from bioattn.formats.meme import Motif, write_meme
+from bioattn.interpret.motifs.motif_folder import read_motif_export
 from bioattn.models.evaluation import AccuracyTable, Evaluation, PredictorRow
 from bioattn.report.findings import (
     accuracy_findings,
@@ -83,23 +85,17 @@ def test_verdicts(tmp_path, code, tone):
         read_check(path)
 
 
-def test_only_sure_motifs_count():
-    def motif(name, match, q):
-        return FoundMotif(
-            name=name, source="attention", consensus="A", seqlets=1, bits=1.0, match=match, match_q_value=q,
-            probabilities=None,
-        )  # fmt: skip
-
-    def gain(treatment, ratio, q):
-        return TreatmentMotif(treatment=treatment, motif="m1", reference="mean", ratio=ratio, q_value=q)
-
-    results = MotifResults(
-        motifs=[motif("m1", "Gcn4", 0.01), motif("m2", "Hsf1", 0.9)],
-        num_by_source={"attention": 2, "filter": 3},
-        treatments=[gain("heat", 1.2, 0.01), gain("cold", 9.0, 0.5), gain("dark", 0.4, 0.001)],
-        filters=frozenset(),
-        model_sha256="",
-    )
+def test_only_sure_motifs_count(tmp_path):
+    columns = "motif\tsource\tconsensus\tseqlets\tinformation_bits\tmatch\tmatch_name\tmatch_q_value\n"
+    found = "m1\tattention\tA\t1\t1\tGcn4\t\t0.01\nm2\tattention\tA\t1\t1\tHsf1\t\t0.9\n"
+    filters = "".join(f"f{number}\tfilter\tA\t\t\t\t\t\n" for number in range(3))
+    (tmp_path / "motifs.tsv").write_text(columns + found + filters)
+    gains = "heat\tm1\tmean\t1.2\t0.01\ncold\tm1\tmean\t9\t0.5\ndark\tm1\tmean\t0.4\t0.001\n"
+    (tmp_path / "treatments.tsv").write_text(f"treatment\tmotif\treference\tratio\tq_value\n{gains}")
+    write_meme(tmp_path / "motifs.meme", [Motif(name="m1", probabilities=np.full((3, 4), 0.25))])
+    (tmp_path / "motifs.json").write_text("{}")
+    results = read_motif_export(tmp_path)
+    assert [each.treatment for each in results.gains("m1")] == ["heat"]
     (only,) = motif_findings(results)
     resembling = "1 resemble a motif of the database (q ≤ 0.05): Gcn4."
     assert only.text.startswith(f"2 motifs (2 from attention). {resembling}")

@@ -142,11 +142,6 @@ def test_what_stands_around_a_promoter(run, page):
     # The other gene covers 901 to 1030 (from 1) of the chromosome, the window begins at base 1000 (from 0).
     assert first["neighbours"] == [[0, 30, "<i>other</i>", 0, 0]]
     assert [hit[:4] for hit in first["hits"] if hit[0] == HOSTILE_MOTIF] == [[HOSTILE_MOTIF, 20, 30, "+"]]
-    assert first["attended"] == [
-        [2, f"{HOSTILE_MOTIF} (attention.1)", 50, 56],
-        [0, f"{HOSTILE_MOTIF} (attention.1)", 10, 16],
-        [1, f"{HOSTILE_MOTIF} (attention.1)", 30, 36],
-    ]
     assert genes["gene01"]["name"] == "NamedGene"
     # On the − strand position 0 is the window's last base along the chromosome, 4079.
     assert genes["gene03"]["neighbours"] == [[50, 70, "within", 1, 0]]
@@ -350,11 +345,11 @@ def test_damaged_inputs_are_named(run, tmp_path, capsys):
     assert (code, "is incomplete" in said) == (1, True)
     folder = tmp_path / "motifs"
     shutil.copytree(run.motif_export, folder)
-    (folder / "edges.tsv").write_text(
-        f"treatment\tmotif\tgene_id\tstart\tend\nheat\tattention.1\t{HOSTILE_GENE}\tthree\t9\n"
+    (folder / "treatments.tsv").write_text(
+        "treatment\tmotif\treference\tratio\tq_value\nheat\tm\tmean\tx\t1\n"
     )
     code, said = refused([str(run.attention), str(folder), *output], capsys)
-    assert (code, "edges.tsv: cannot be read" in said) == (1, True)
+    assert (code, "treatments.tsv: cannot be read" in said) == (1, True)
 
 
 def test_too_many_genes_by_name_are_refused(run, tmp_path, capsys, monkeypatch):

@@ -115,14 +115,6 @@ function drawTracks(host, gene, maps, state) {
         svg("text", { x: width - right, y: top + 10, "text-anchor": "end", class: "tick most" }, `${isSigned ? "± " : "max "}${weight(largest)}`),
       ),
     );
-    for (const [each, motif, start, end] of gene.attended || []) {
-      if (each !== treatment || end <= from || start >= to) continue;
-      const [one, other] = [x(Math.max(from, start)), x(Math.min(to, end))];
-      layers.push(
-        svg("path", { d: `M${one} ${top + 8}V${top + 3}H${other}V${top + 8}`, class: "attended" },
-          svg("title", {}, `${motif}: attended under ${name}`)),
-      );
-    }
     tracks.push({ treatment, top, base, row: rows[number], attribution: attribution[number] });
     y = base + 3;
     if (attribution[number]) {
