@@ -4,7 +4,7 @@
 an archive of hypothetical contributions for each treatment (both `arr_0`, float32, (genes, 4, positions), bases
 A C G T), `treatments.tsv` (treatment, file), `genes.tsv` (row, gene and position) and `arrays.json`, its record.
 
-Shapes: G genes, T treatments, K bins, R residues.
+Shapes: G genes, T treatments, K bins.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +20,6 @@ from bioattn.choices import require_names
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.npz import npz_output
 from bioattn.formats.tables import write_table
-from bioattn.interpret.alignment_maps import (
-    RESIDUES,
-    choose_residue_maps,
-    only_sample,
-    read_protein,
-    residue_map,
-    residue_names,
-)
 from bioattn.interpret.choices import ExportArrays
 from bioattn.interpret.file_kinds import (
     ANNDATA_FORMAT,
@@ -63,26 +55,25 @@ def export_arrays(given: ExportArrays, running: Running) -> RunReport:
 
     Raises: SettingsError for choices that the output has no use for; as the writers of both.
     """
-    chooses = given.sites or given.heads is not None or given.value_weighted or given.sample is not None
+    chooses = given.sites or given.heads is not None or given.value_weighted
     if given.output.name.endswith(SUFFIX):
         return _export_anndata(given, running.progress, chooses=bool(chooses))
     if chooses:
         raise SettingsError(
-            f"--output {given.output}: --sites, --heads, --value-weighted and --sample are for AnnData; end its "
-            f"name in {SUFFIX}"
+            f"--output {given.output}: --sites, --heads and --value-weighted are for AnnData; end its name in "
+            f"{SUFFIX}"
         )
     return _export_attribution(given, running.progress)
 
 
 def _export_anndata(given: ExportArrays, progress: Progress, *, chooses: bool) -> RunReport:
-    """Write a table of predictions, or a file of attention, as AnnData.
+    """Write a table of predictions, or a file of attention over promoters, as AnnData.
 
-    Predictions: genes × treatments as X. Attention over promoters: the same, as far as the file holds predictions,
-    and for each treatment a map (G, K) in `obsm`, the mean over sites and heads. Attention over an alignment:
-    residues × residues; each head is a layer (R, R), X their mean. chooses: whether parts of attention are chosen.
+    Predictions: genes × treatments as X. Attention: the same, as far as the file holds predictions, and for each
+    treatment a map (G, K) in `obsm`, the mean over sites and heads. chooses: whether parts are chosen.
 
-    Raises: BioattnError when anndata is not installed, for choices that do not fit the file, or an alignment that
-    is not chosen; FormatError for a damaged file.
+    Raises: BioattnError when anndata is not installed, or for choices that do not fit the file; FormatError for a
+    damaged file.
     """
     path, treatments, genes = given.file, given.treatment, given.genes
     try:
@@ -94,7 +85,7 @@ def _export_anndata(given: ExportArrays, progress: Progress, *, chooses: bool) -
     if not is_hdf5(path):
         if chooses:
             raise BioattnError(
-                f"{path}: holds predictions; --sites, --heads, --value-weighted and --sample choose in attention"
+                f"{path}: holds predictions; --sites, --heads and --value-weighted choose in attention"
             )
         predictions = read_predictions(path)
         require_names("--treatment", treatments, list(predictions.columns), path)
@@ -104,23 +95,15 @@ def _export_anndata(given: ExportArrays, progress: Progress, *, chooses: bool) -
         data = _anndata(chosen.index, chosen.columns, settings, X=chosen.to_numpy(np.float64))
     else:
         with open_attention(path) as attention:
-            over_residues = attention.inputs in RESIDUES
-            if over_residues and (treatments or genes or given.value_weighted):
-                raise BioattnError(
-                    f"{path}: holds {attention.inputs}; choose with --sample, --sites and --heads, without "
-                    "--treatment, --genes or --value-weighted"
-                )
-            make = _alignment_anndata if over_residues else _promoters_anndata
-            data = make(attention, given, progress)
+            data = _promoters_anndata(attention, given, progress)
     with atomic_output(given.output) as temporary, hdf5_output(temporary) as (file, _):
         write_elem(file, "/", data)
         file.attrs["format"], file.attrs["format_version"] = ANNDATA_FORMAT, "1.0"
-    maps = len(data.obsm) + len(data.layers)
     return RunReport(
-        f"wrote {given.output}: {data.n_obs:,} × {data.n_vars:,}, {counted(maps, 'map')}",
+        f"wrote {given.output}: {data.n_obs:,} × {data.n_vars:,}, {counted(len(data.obsm), 'map')}",
         observations=data.n_obs,
         variables=data.n_vars,
-        maps=maps,
+        maps=len(data.obsm),
     )
 
 
@@ -167,7 +150,9 @@ def _promoters_anndata(attention: Attention, given: ExportArrays, progress: Prog
         "task": attention.task,
         "downstream": attention.downstream,
         "receptive_field": maps.receptive_field,
-        **_source(attention, given.heads),
+        "attention_sha256": sha256_of(attention.path),
+        "model_sha256": attention.model_sha256,
+        "heads": None if given.heads is None else np.array(given.heads),
     }
     of_treatments = {
         key: maps.read(numbers, keys[key]).astype(np.float32) for key in watched(progress, "maps", keys)
@@ -178,45 +163,6 @@ def _promoters_anndata(attention: Attention, given: ExportArrays, progress: Prog
     if maps.tells_apart:
         data.var["attention"] = list(keys)
     return data
-
-
-def _alignment_anndata(attention: Attention, given: ExportArrays, progress: Progress) -> "AnnData":
-    """Residues × residues with a layer (R, R) for each head."""
-    protein = read_protein(attention, only_sample(attention, given.sample, RESIDUES))
-    chosen = choose_residue_maps(attention, given.sites, given.heads)
-    names = pd.Index(residue_names(attention, protein), dtype=object)
-    digests = attention.samples.get("input_sha256")
-    settings: dict[str, Any] = {
-        "content": "attention over residues",
-        "sample": protein.name,
-        "input_sha256": attention.input_sha256 if digests is None else str(digests[protein.name]),
-        "sites": [info.name for info, _ in chosen],
-        **_source(attention, given.heads),
-    }
-    every = [(info, head) for info, heads_of in chosen for head in heads_of]
-    layers = {
-        f"{info.name}:{info.reduce if head is None else head}": residue_map(attention, info, protein, head)
-        for info, head in watched(progress, "maps", every)
-    }
-    mean_RR: NDArray[np.float64] = sum(layers.values(), np.zeros(())) / len(layers)
-    data = _anndata(
-        names,
-        names,
-        settings,
-        X=mean_RR.astype(np.float32),
-        layers={key: map_RR.astype(np.float32) for key, map_RR in layers.items()},
-    )
-    for table in (data.obs, data.var):
-        table["column"], table["letter"] = protein.columns + 1, list(protein.letters)
-    return data
-
-
-def _source(attention: Attention, heads: Sequence[int] | None) -> dict[str, Any]:
-    return {
-        "attention_sha256": sha256_of(attention.path),
-        "model_sha256": attention.model_sha256,
-        "heads": None if heads is None else np.array(heads),
-    }
 
 
 def _anndata(rows: pd.Index, columns: pd.Index, settings: Mapping[str, Any], **arrays: Any) -> "AnnData":

@@ -350,8 +350,7 @@ class ExportArrays(Settings):
 
     A name of OUTPUT that ends in .h5ad makes AnnData, for scanpy and its like. Predictions become genes ×
     treatments. Attention over promoters adds a map over the bins of each gene for each treatment (obsm), the mean
-    over sites and heads. Attention over an alignment becomes residues × residues with a layer for each head.
-    docs/formats/anndata.md says where everything stands. Needs anndata (extra `anndata`).
+    over sites and heads. docs/formats/anndata.md says where everything stands. Needs anndata (extra `anndata`).
 
     bioattn export arrays attention.h5 -o attention.h5ad --treatment heat
 
@@ -373,7 +372,6 @@ class ExportArrays(Settings):
     sites: tuple[str, ...] = AVERAGED_SITES
     heads: tuple[int, ...] | None = HEADS
     value_weighted: bool = _VALUE_WEIGHTED
-    sample: str | None = SAMPLE
     force: bool = FORCE
 
 

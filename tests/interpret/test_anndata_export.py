@@ -90,26 +90,6 @@ def test_what_is_chosen_and_that_bytes_repeat(promoters, tmp_path, capsys):
     assert bioattn("validate", tmp_path / "one.h5ad", "-q") == 0
 
 
-def test_heads_of_an_alignment_are_layers(alignment, tmp_path, capsys):
-    assert export(alignment, "-o", tmp_path / "x.h5ad", "--sample", "two", "--heads", "1") == 0
-    data = anndata.read_h5ad(tmp_path / "x.h5ad")
-    maps = []
-    with h5py.File(alignment) as file:
-        for block in (0, 1):
-            (weights,) = [
-                group["weights"][:]
-                for group in file[f"sites/evoformer.{block:02d}.msa_row"].values()
-                if isinstance(group, h5py.Group) and group.name.endswith(("1", "two"))
-            ]
-            maps.append(weights[1])
-            np.testing.assert_array_equal(data.layers[f"evoformer.{block:02d}.msa_row:1"], weights[1])
-    np.testing.assert_allclose(data.X, np.mean(maps, axis=0), rtol=1e-6)
-    assert list(data.obs_names) == list(data.var_names) == ["M1", "K3", "T4", "A6"]
-    assert data.obs["column"].tolist() == [1, 3, 4, 6]
-    assert "".join(data.var["letter"]) == "MKTA"
-    assert (data.uns["bioattn"]["sample"], data.uns["bioattn"]["input_sha256"]) == ("two", "ab")
-
-
 def test_predictions_are_those_of_the_table(tmp_path):
     table = pd.DataFrame([[0.5, np.nan], [1 / 3, -2.0]], index=["g1", "g2"], columns=["heat", "cold"])
     table.to_csv(tmp_path / "p.tsv", sep="\t", index_label="gene_id")
@@ -126,8 +106,7 @@ def test_predictions_are_those_of_the_table(tmp_path):
     ("words", "sentence"),
     [
         ("attention.h5 -o x.h5", "is no attribution file"),
-        ("alignment.h5 -o x.h5ad", "holds 2 alignments; choose with --sample"),
-        ("alignment.h5 -o x.h5ad --sample one --treatment heat", "holds alignments; choose with --sample"),
+        ("alignment.h5 -o x.h5ad", "holds attention over alignments; one over promoters is needed"),
         ("p.tsv -o x.h5ad --heads 0", "holds predictions; --sites, --heads"),
         ("twice.tsv -o x.h5ad", "twice.tsv: gene 'g1' is named twice"),
         ("words.tsv -o x.h5ad", "words.tsv:2"),
