@@ -15,10 +15,8 @@ from bioattn.alignments.contact_dataset import CONTACT_DATASET, open_contact_dat
 from bioattn.choices import MIN_SEPARATION, require_names
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import Alignment
-from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.rr import RR_START, read_rr
 from bioattn.formats.tables import open_table
-from bioattn.interpret.alignment_maps import map_to_target
 from bioattn.io.hdf5 import is_hdf5, open_hdf5, text_attribute
 from bioattn.store.kinds import read_table
 from bioattn.structures.chain import read_chain
@@ -156,13 +154,11 @@ def read_contact_truth(
     prediction: ContactPrediction,
     *,
     chain: str | None = None,
-    alignment: Path | None = None,
     sample: str | None = None,
 ) -> ContactTruth:
     """Read the true contacts between columns of a predicted alignment.
 
-    path: a PDB or mmCIF file, whose `chain` is aligned to the target or, where `alignment` is given,
-    to the closest of its rows; a contact dataset, of which `sample` (or the
+    path: a PDB or mmCIF file, whose `chain` is aligned to the target; a contact dataset, of which `sample` (or the
     prediction's name) is taken; or a table with column_i and column_j.
 
     Warns of a structure with CA only, whose contacts differ from those of CB.
@@ -203,23 +199,12 @@ def read_contact_truth(
             "by which other pairs are in contact"
         )
     target = prediction.name or "the target"
-    if alignment is not None:
-        rows = read_alignment(alignment)
-        _require_columns(prediction, rows.num_columns, f"{alignment}:")
-        letters = np.frombuffer(prediction.letters.encode("ascii"), np.uint8)
-        known = np.flatnonzero(letters != ord(UNKNOWN))
-        if not (rows.residues[:, known] == letters[known]).all(axis=1).any():
-            raise BioattnError(
-                f"{alignment}: has no row with the residues of {target!r}; give the alignment that was predicted"
-            )
-        mapping = map_columns(residues, rows, source=str(path))
-        return truth_from_coordinates(mapping.column_cb(residues, rows.num_columns)[:size])
     if set(prediction.letters) <= {UNKNOWN, "-"}:
         raise BioattnError(
             f"{path}: cannot be aligned, as the prediction does not say its residues; give distogram.h5 "
             "or contacts.rr"
         )
-    mapping = map_to_target(residues, Alignment.plain([target], prediction.letters), str(path))
+    mapping = map_columns(residues, Alignment.plain([target], prediction.letters), source=str(path))
     return truth_from_coordinates(mapping.column_cb(residues, size))
 
 

@@ -96,8 +96,6 @@ _BESIDE = {
     "motif-database": ("motifs",),
     "table": ("motifs", "truth"),
     "bed": ("motifs", "truth"),
-    "alignment": ("alignment",),
-    "proteins": ("alignment",),
     "structure": ("truth",),
     "contact-dataset": ("truth",),
 }

@@ -128,24 +128,23 @@ def read_contact_picture(
     *,
     truth: Path | None = None,
     chain: str | None = None,
-    alignment: Path | None = None,
     sample: str | None = None,
 ) -> ContactPicture:
     """Read a prediction by `read_contact_prediction`, and its truth by `read_contact_truth`."""
-    _require_truth(truth, chain, alignment)
+    _require_truth(truth, chain)
     predicted = read_contact_prediction(path, sample)
     if truth is None:
         return ContactPicture(predicted)
-    known = read_contact_truth(truth, predicted, chain=chain, alignment=alignment, sample=sample)
+    known = read_contact_truth(truth, predicted, chain=chain, sample=sample)
     compared = compare_contacts(predicted, known)
     right = len(compared.right)
     LOGGER.info(f"of the {right + len(compared.wrong)} best pairs {right} are contacts")
     return ContactPicture(predicted, known)
 
 
-def _require_truth(truth: Path | None, chain: str | None, alignment: Path | None) -> None:
-    if truth is None and (chain is not None or alignment is not None):
-        raise SettingsError("--chain and an alignment say how to read a structure; give that too")
+def _require_truth(truth: Path | None, chain: str | None) -> None:
+    if truth is None and chain is not None:
+        raise SettingsError("--chain chooses from a structure; give that too")
 
 
 @style.figure_style()
@@ -234,18 +233,16 @@ class DistogramPicture(NamedTuple):
     """(R, 3) ångström, NaN where a column has no residue in the structure."""
 
 
-def read_distogram(
-    path: Path, *, truth: Path | None = None, chain: str | None = None, alignment: Path | None = None
-) -> DistogramPicture:
+def read_distogram(path: Path, *, truth: Path | None = None, chain: str | None = None) -> DistogramPicture:
     """Read `distogram.h5` or the folder of it, and true distances by `read_contact_truth`.
 
     Raises: BioattnError for a truth that is a table.
     """
-    _require_truth(truth, chain, alignment)
+    _require_truth(truth, chain)
     distances = read_distances(path, with_entropy=True)
     if truth is None:
         return DistogramPicture(distances)
-    known = read_contact_truth(truth, read_contact_prediction(path), chain=chain, alignment=alignment)
+    known = read_contact_truth(truth, read_contact_prediction(path), chain=chain)
     if known.cb is None:
         raise BioattnError(f"{truth}: a table of contacts has no distances; give a structure")
     return DistogramPicture(distances, known.cb)

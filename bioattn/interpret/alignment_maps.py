@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from bioattn.choices import MIN_SEPARATION, Reduction, matching_sites, not_there, require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
-from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.structure_file import ResidueKey, require_structure_name, write_bfactors
 from bioattn.interpret.choices import ExportStructure, ScriptFormat
 from bioattn.io.files import text_output
 from bioattn.models.running import Running, RunReport
 from bioattn.store.reader import Attention, SiteInfo, open_attention
 from bioattn.structures.chain import BLANK_CHAIN, Chain, read_chain
-from bioattn.structures.column_mapping import ColumnMapping, map_columns
+from bioattn.structures.column_mapping import map_columns
 from bioattn.text import quoted
 
 ROW_SITES = "*.msa_row"
@@ -250,7 +249,11 @@ def paint_structure(given: ExportStructure, _running: Running) -> RunReport:
     found = read_chain(structure, given.chain)
     with open_attention(given.attention) as attention:
         protein = read_protein(attention, only_sample(attention, given.sample, RESIDUES))
-        places = residue_places(protein, found, source=str(structure), alignment=given.alignment)
+        target = Alignment.plain([protein.name], protein.letters)
+        mapping = map_columns(found, target, source=str(structure))
+        # Of each residue of the chain its place among the protein's, -1 where it has none.
+        places = np.full(len(found), -1, dtype=np.int64)
+        places[mapping.residues] = mapping.columns
         map_RR = mean_residue_map(attention, protein, sites=given.sites or None, heads=given.heads)
     present = np.flatnonzero(places >= 0)
     shown_RR = map_RR[np.ix_(places[present], places[present])]
@@ -294,42 +297,6 @@ def paint_structure(given: ExportStructure, _running: Running) -> RunReport:
         minimum=round(low, 6),
         maximum=round(high, 6),
     )
-
-
-def residue_places(
-    protein: Protein, chain: Chain, *, source: str, alignment: Path | None = None
-) -> NDArray[np.int64]:
-    """(L,) of each residue of a chain its place among the protein's, -1 where it has none.
-
-    Raises: BioattnError when the chain is not close to the protein (or, with `alignment`, to one of its rows), or
-    the alignment is another one.
-    """
-    places = np.full(len(chain), -1, dtype=np.int64)
-    if alignment is None:
-        mapping = map_to_target(chain, Alignment.plain([protein.name], protein.letters), source)
-        places[mapping.residues] = mapping.columns
-        return places
-    rows = read_alignment(alignment)
-    if rows.num_columns != protein.num_columns:
-        raise BioattnError(
-            f"{alignment}: has {rows.num_columns:,} match columns, that of {protein.name!r} has "
-            f"{protein.num_columns:,}; give the one that the attention is of"
-        )
-    mapping = map_columns(chain, rows, source=source)
-    place_of = np.full(protein.num_columns, -1, dtype=np.int64)
-    place_of[protein.columns] = np.arange(len(protein.columns))
-    places[mapping.residues] = place_of[mapping.columns]
-    return places
-
-
-def map_to_target(chain: Chain, target: Alignment, source: str) -> ColumnMapping:
-    """Align a chain to an alignment of the target alone. Raises: BioattnError that says what else can be done."""
-    try:
-        return map_columns(chain, target, source=source)
-    except BioattnError as error:
-        raise BioattnError(
-            f"{error}, or give the alignment too (`export structure`: --alignment; `plot`: behind the structure)"
-        ) from error
 
 
 def _residue(chain: Chain, text: str, structure: Path) -> int:

@@ -448,11 +448,6 @@ class ExportStructure(Settings):
     chain: str | None = option(
         "Chain of the structure [default: the only one].", metavar="ID", group="Inputs"
     )
-    alignment: Path | None = option(
-        "The alignment, to find the structure's columns where the target is another protein.",
-        metavar="MSA",
-        group="Inputs",
-    )
     sites: tuple[str, ...] = option(
         "Attention sites, averaged; can be repeated [default: row or self-attention of all layers].",
         default=(),

@@ -150,21 +150,6 @@ def test_truths_of_one_fold_agree(tmp_path):
     assert from_table.length == SIZE
 
 
-def test_a_family_whose_first_row_is_another_protein(tmp_path):
-    """The structure is that of the second row, which lacks column 11; --alignment finds it."""
-    cb = fold(missing=(10,))
-    first = LETTERS[::-1]
-    second = LETTERS[:10] + "-" + LETTERS[11:]
-    msa = tmp_path / "x.a3m"
-    msa.write_text(f">other\n{first}\n>own\n{second}\n")
-    target = ContactPrediction(name="x", letters=first, scores=scores(), quantity="probability")
-    pdb = structure(tmp_path / "x.pdb", cb)
-    with pytest.raises(BioattnError, match="or give the alignment too"):
-        read_contact_truth(pdb, target)
-    found = read_contact_truth(pdb, target, alignment=msa)
-    np.testing.assert_allclose(found.cb, cb, atol=1e-3)
-
-
 def test_a_dataset_is_a_truth(tmp_path):
     from scipy.sparse import csr_array
 
@@ -194,23 +179,12 @@ def test_a_dataset_is_a_truth(tmp_path):
 def test_a_truth_of_another_alignment_is_refused(tmp_path):
     """Longer, or of the same length; a table of pairs cannot say how long its alignment was."""
     whole = prediction(scores())
-    pdb = structure(tmp_path / "x.pdb", fold())
-    own, other, longer = (tmp_path / name for name in ("own.a3m", "other.a3m", "longer.a3m"))
-    own.write_text(f">x\n{LETTERS}\n")
-    other.write_text(f">y\n{LETTERS[:-1]}W\n")
-    longer.write_text(f">z\n{LETTERS}AC\n")
-    assert read_contact_truth(pdb, whole, alignment=own).length == SIZE - 3
-    with pytest.raises(BioattnError, match=r"other\.a3m: has no row with the residues of 'x'"):
-        read_contact_truth(pdb, whole, alignment=other)
-    with pytest.raises(BioattnError, match=r"longer\.a3m: has 32 columns, the prediction 30"):
-        read_contact_truth(pdb, whole, alignment=longer)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("column_i\tcolumn_j\n1\t9\n2\t31\n")
     with pytest.raises(BioattnError, match=r"pairs\.tsv:3: column 31 does not exist, the prediction has 30"):
         read_contact_truth(pairs, whole)
     cut = read_contact_prediction(table(tmp_path / "x.tsv", scores()))
     assert read_contact_truth(pairs, cut).contacts.sum() == 2
-    assert read_contact_truth(pdb, cut, alignment=longer).length == SIZE - 3
 
 
 def test_bad_input_is_one_sentence(tmp_path):

@@ -175,32 +175,11 @@ def test_residues_that_the_programs_spell_in_their_own_way():
         assert first in text
 
 
-def test_a_protein_that_is_not_the_target(attention, structure, tmp_path, capsys):
-    """The same chain is found in the second row of the alignment, shifted by two columns."""
-    other = tmp_path / "x.a3m"
-    row = [QUERY[place] for place in range(20)]
-    shifted = ["-"] * 22
-    for place, letter in enumerate(row[:16]):
-        shifted[place + 2] = letter
-    other.write_text(f">first\n{'W' * 22}\n>second\n{''.join(shifted)}\n")
-    out = tmp_path / "out.pdb"
-    words = ["export", "structure", attention, structure, "-o", out, "--chain", "A"]
-    assert bioattn(*words, "--alignment", other) == 0
-    found = painted(out)
-    # Residues 52 and 56 (52A counts) stand in columns 4 and 9, which the model did not see.
-    assert found["A", 52, ""] == -1
-    assert found["A", 56, ""] == -1
-    assert sum(value >= 0 for (chain, *_), value in found.items() if chain == "A") == 14
-    other.write_text(f">first\n{'W' * 21}\n>second\n{''.join(shifted[:21])}\n")
-    assert bioattn(*words, "--alignment", other) == 1
-    assert "has 21 match columns, that of 'a'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
         ([], 1, "protein chains ('A', "),
-        (["--chain", "B"], 1, "or give the alignment too"),
+        (["--chain", "B"], 1, "does not match the alignment"),
         (
             ["--chain", "A", "--query-residue", "7"],
             1,

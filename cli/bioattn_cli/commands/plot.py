@@ -44,7 +44,7 @@ def plot(
     files: tuple[Path, ...] = argument(
         "FILE",
         "The result to draw, then files to draw with it: promoter FASTA, motifs (MEME, JASPAR, or a table of "
-        "sites), attribution; true contacts (structure, contact dataset or table), alignment.",
+        "sites), attribution; true contacts (structure, contact dataset or table).",
         recorded="file {}",
     ),
     output: Path = output_option("Figure to write: PNG, SVG or PDF by its name.", Writes.FILE),
