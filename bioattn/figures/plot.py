@@ -114,9 +114,8 @@ def plot(result: Any, kind: str | None = None, **options: Any) -> "Figure":
 
     result: the path of a file or folder, or several: those of one figure (runs for `training`, structures for
     `plddt`), or a result and files to be drawn with it (see `bioattn plot --help`). Or attention in memory or an
-    open file (`attribution=` draws what `model.attribute` gave with it), a check, the typed data of a picture, a
-    DataFrame of contacts or of a training's history, or with `kind` an array: `contacts` and `pae` (R, R),
-    `plddt` (R,), `logos` (W, 4).
+    open file (`attribution=` draws what `model.attribute` gave with it), a check, the typed data of a picture, or
+    a DataFrame of contacts or of a training's history.
     kind: a name of `PICTURES`; None = the one for this kind of result.
     options: `width` in millimetres; `verdict`, False for no word in the corner on maps that the check at the
     end of the training did not believe; `gene` or `sample`, a name or several; and those of the picture's `read`
@@ -279,40 +278,12 @@ def _typed(result: Any, kind: str | None, options: dict[str, Any]) -> tuple[str,
     if hasattr(result, "columns"):
         named, result = _of_frame(result, kind, options.pop("show", ()))
     elif named is None:
-        named, result = _of_array(result, kind)
+        raise SettingsError(
+            f"a {type(result).__name__} cannot be drawn; give a path or the data of a picture"
+        )
     if kind not in (None, named) or options:
         raise SettingsError(f"{type(result).__name__}: the picture is {named}, and takes no option but width")
     return named, result
-
-
-def _of_array(result: Any, kind: str | None) -> tuple[str, Any]:
-    """Raises: SettingsError for what is no array, or one of another shape than the picture needs."""
-    from bioattn.figures.contact_prediction import UNKNOWN, ContactPrediction
-    from bioattn.figures.motif_logos import Logos
-    from bioattn.figures.structures import ContactPicture, PlddtChains
-    from bioattn.formats.meme import Motif
-    from bioattn.structures.predictions import AlignedError, Confidence
-
-    if not isinstance(result, np.ndarray) or kind not in ("contacts", "pae", "plddt", "logos"):
-        raise SettingsError(
-            f"a {type(result).__name__} cannot be drawn; give a path, the data of a picture, or an array with the "
-            "kind contacts, pae, plddt or logos"
-        )
-    values = result.astype(np.float64)
-    size = len(values)
-    wanted = {"plddt": (size,), "logos": (size, 4)}.get(kind, (size, size))
-    if values.shape != wanted:
-        raise SettingsError(f"the array has shape {values.shape}; the picture {kind} needs {wanted}")
-    if kind == "plddt":
-        return kind, PlddtChains([Confidence("prediction", list(range(1, size + 1)), values)])
-    if kind == "logos":
-        return kind, Logos([Motif(name="motif", probabilities=values)])
-    if kind == "pae":
-        return kind, AlignedError("prediction", values)
-    quantity = "probability" if np.nanmin(values) >= 0 and np.nanmax(values) <= 1 else "score"
-    letters = UNKNOWN * size
-    contacts = ContactPrediction(name="prediction", letters=letters, scores=values, quantity=quantity)
-    return kind, ContactPicture(contacts)
 
 
 def _of_frame(frame: "pd.DataFrame", kind: str | None, show: Sequence[str]) -> tuple[str, Any]:
