@@ -25,11 +25,11 @@ from torch import Tensor, nn
 
 from bioattn.choices import Method
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.formats.nucleotides import UNKNOWN, dinucleotide_shuffled
+from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.inference.promoter_windows import Promoters, refitted
 from bioattn.inference.run import ResultFile, Work, run_work
 from bioattn.inference.runner import Predictor, ResponseRunner, with_ability
-from bioattn.interpret.choices import AttributionBaseline, ExplainAttribution, MethodSettings
+from bioattn.interpret.choices import ExplainAttribution, MethodSettings
 from bioattn.models.family import load_runner
 from bioattn.models.running import Running, RunReport
 from bioattn.promoters.treatments import TreatmentTable, read_treatment_table, select_treatments
@@ -118,10 +118,6 @@ class Mutagenesis:
             yield rows, self._predictor.forward(mutants_ML)
 
 
-SHUFFLES = 20
-"""Shuffled sequences whose mean is the baseline `dinucleotide-shuffled`."""
-
-
 class GradientInput:
     """The gradient with its mean over the four bases removed (Majdandzic et al. 2023), one pass a treatment.
 
@@ -148,16 +144,16 @@ class GradientInput:
 class IntegratedGradients:
     """The mean gradient on the straight way from a baseline (Sundararajan et al. 2017), by the midpoint rule.
 
-    The mean gradient times the step from the baseline sums to f(promoter) − f(baseline), up to the gap that is
-    reported. The values are the mean gradients centred over the bases; from the uniform baseline those of the
-    bases that are there have that sum too.
+    The baseline is a quarter of each base, nothing where the promoter has N. The values are the mean gradients
+    centred over the bases; those of the bases that are there sum to f(promoter) − f(baseline), up to the gap that
+    is reported.
     """
 
     promoters_at_once = 1
 
-    def __init__(self, predictor: Predictor, settings: "MethodSettings") -> None:
+    def __init__(self, predictor: Predictor, steps: int) -> None:
         self._predictor = predictor
-        self._settings = settings
+        self._steps = steps
 
     def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
         """Codes (B, length) → predictions, values and how far the contributions are from their sum."""
@@ -165,28 +161,14 @@ class IntegratedGradients:
         predictions, values, gaps = (np.stack(arrays) for arrays in zip(*answers, strict=True))
         return Attribution(predictions, centred(values, codes_BL), gaps)
 
-    def baseline(self, codes_L: NDArray[np.uint8]) -> Tensor:
-        """The baseline of a promoter, (L, 4)."""
-        known_L1 = torch.from_numpy(codes_L < UNKNOWN)[:, None].float()
-        match self._settings.baseline:
-            case AttributionBaseline.UNIFORM:
-                return (known_L1 / 4).expand(-1, 4)
-            case AttributionBaseline.ZEROS:
-                return torch.zeros(len(codes_L), 4)
-            case AttributionBaseline.DINUCLEOTIDE_SHUFFLED:
-                # From the sequence itself, so that a promoter's baseline does not depend on those before it.
-                random = np.random.default_rng([self._settings.seed, *codes_L.tolist()])
-                shuffled = dinucleotide_shuffled(np.tile(codes_L, (SHUFFLES, 1)), random)
-                return one_hot(torch.from_numpy(shuffled)).mean(0)
-
     def _one(
         self, codes_L: NDArray[np.uint8]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         """Prediction (T,), mean gradient (T, L, 4) and gap (T,) of one promoter."""
-        predictor, device, steps = self._predictor, self._predictor.runner.device, self._settings.steps
+        predictor, device, steps = self._predictor, self._predictor.runner.device, self._steps
         codes_1L = torch.from_numpy(codes_L)[None].to(device)
         bases_1LA = one_hot(codes_1L)
-        begin_1LA = self.baseline(codes_L)[None].to(device)
+        begin_1LA = ((codes_1L < UNKNOWN)[..., None].float() / 4).expand(-1, -1, 4)
         share_S11 = ((torch.arange(steps, device=device) + 0.5) / steps)[:, None, None]
         way_SLA = begin_1LA + share_S11 * (bases_1LA - begin_1LA)
         codes_SL = codes_1L.expand(steps, -1)
@@ -254,11 +236,9 @@ def run_attribution(given: ExplainAttribution, running: Running) -> RunReport:
     """
     settings = given.settings
     shard = None if given.shard is None else parse_shard(given.shard)
-    of_path = settings.steps != 50 or settings.baseline is not AttributionBaseline.UNIFORM
-    if of_path and settings.method is not Method.INTEGRATED_GRADIENTS:
-        flag = "--steps" if settings.steps != 50 else "--baseline"
+    if settings.steps != 50 and settings.method is not Method.INTEGRATED_GRADIENTS:
         raise SettingsError(
-            f"{flag} is for --method integrated-gradients, not {settings.method}; leave it out"
+            f"--steps is for --method integrated-gradients, not {settings.method}; leave it out"
         )
     device = running.device(given.device, given.threads)
     model = load_runner(given.model, device)
@@ -321,7 +301,7 @@ def attribution_work(
         case Method.GRADIENT_INPUT:
             attributor = GradientInput(predictor)
         case Method.INTEGRATED_GRADIENTS:
-            attributor = IntegratedGradients(predictor, settings)
+            attributor = IntegratedGradients(predictor, settings.steps)
     layout = attribution_file_layout(
         settings.method,
         settings.text(),

@@ -27,17 +27,6 @@ HIT_P_VALUE = 1e-4
 """Largest of a site of a motif anywhere in a promoter, per base and strand."""
 
 
-class AttributionBaseline(StrEnum):
-    """Where integrated gradients begin. Where a promoter has N, every baseline has too."""
-
-    UNIFORM = "uniform"
-    """A quarter of each base."""
-    ZEROS = "zeros"
-    """No base at all."""
-    DINUCLEOTIDE_SHUFFLED = "dinucleotide-shuffled"
-    """The mean of sequences with the promoter's dinucleotide counts."""
-
-
 class MatchBy(StrEnum):
     """What decides where an expected motif has sites, where a row gives both."""
 
@@ -240,19 +229,16 @@ class MethodSettings:
         "model's gradient.",
         default=Method.ISM,
     )
-    steps: int = option("integrated-gradients: points on the path from the baseline.", default=50, min=1)
-    baseline: AttributionBaseline = option(
-        "integrated-gradients: the baseline, where the path begins.", default=AttributionBaseline.UNIFORM
+    steps: int = option(
+        "integrated-gradients: points on the path from a quarter of each base to the promoter.",
+        default=50,
+        min=1,
     )
-    seed: int = SEED
-    """Of the shuffles of `dinucleotide-shuffled`."""
 
     def text(self) -> str:
         """What beside the method decides the values."""
-        if self.method is not Method.INTEGRATED_GRADIENTS:
-            return ""
-        seed = f" seed={self.seed}" if self.baseline is AttributionBaseline.DINUCLEOTIDE_SHUFFLED else ""
-        return f"steps={self.steps} baseline={self.baseline}{seed}"
+        is_path = self.method is Method.INTEGRATED_GRADIENTS
+        return f"steps={self.steps} baseline=uniform" if is_path else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

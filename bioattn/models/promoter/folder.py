@@ -161,25 +161,18 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         treatments: str | Sequence[str] = (),
         treatment_table: Path | str | pd.DataFrame | None = None,
         steps: int = 50,
-        baseline: str = "uniform",
-        seed: int = 0,
     ) -> Attribution:
         """Return what each base of promoters adds to the response to treatments, in memory.
 
         method: `ism` (every base mutated to every other), `gradient-input` or `integrated-gradients`; of the last,
-        steps: points on the path from the baseline, and baseline: `uniform`, `zeros` or `dinucleotide-shuffled`
-        (drawn by `seed`). Of a binary model in log-odds. Other arguments and errors: as `predict`.
+        steps: points on the path from a quarter of each base to the promoter. Of a binary model in log-odds. Other
+        arguments and errors: as `predict`.
         """
         from bioattn.interpret.attribution import attribution_work
-        from bioattn.interpret.choices import AttributionBaseline, MethodSettings
+        from bioattn.interpret.choices import MethodSettings
 
-        settings = MethodSettings(
-            method=chosen(Method, "method", method),
-            steps=steps,
-            baseline=chosen(AttributionBaseline, "baseline", baseline),
-            seed=seed,
-        )
-        with python_call(MethodSettings, steps=steps, seed=seed):
+        settings = MethodSettings(method=chosen(Method, "method", method), steps=steps)
+        with python_call(MethodSettings, steps=steps):
             source, table = self._held(inputs), self._chosen(treatments, treatment_table)
             work, layout = attribution_work(self, source, table, settings)
             return Attribution(work.collect(layout))

@@ -113,17 +113,15 @@ def test_choices_and_the_record(model, promoters, tmp_path, capfd):
 def test_gradients_by_the_front_door(model, promoters, tmp_path, method, capfd):
     options = ["--method", method]
     if method == "integrated-gradients":
-        options += ["--steps", "20", "--baseline", "zeros"]
+        options += ["--steps", "20"]
     assert explain(model, promoters, tmp_path / "x.h5", *options) == 0
     with open_attribution(tmp_path / "x.h5") as file:
         gap = file.completeness_gap()
         assert (gap is None) == (method == "gradient-input")
         if gap is not None:
-            assert file.method_settings == "steps=20 baseline=zeros"
+            assert file.method_settings == "steps=20 baseline=uniform"
             loaded = load_promoter_model(model, torch.device("cpu"))
-            found = IntegratedGradients(loaded.predictor(), MethodSettings(steps=20, baseline="zeros"))(
-                codes_of(promoters)
-            )
+            found = IntegratedGradients(loaded.predictor(), 20)(codes_of(promoters))
             np.testing.assert_array_equal(gap, found.gap_BT)
             assert f"by at most {np.abs(gap.to_numpy()).max():.3g}" in capfd.readouterr().err
     assert validate_file(tmp_path / "x.h5") == []
@@ -169,7 +167,6 @@ def test_interrupted_and_resumed_gives_the_same_content(model, promoters, tmp_pa
         (["--treatment", "cold"], 1, "cold"),
         (["--method", "integrated-gradients", "--steps", "0"], 2, "steps"),
         (["--steps", "9"], 2, "--steps is for --method integrated-gradients, not ism"),
-        (["--method", "gradient-input", "--baseline", "zeros"], 2, "--baseline is for --method integrated"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(model, promoters, tmp_path, options, code, sentence, capfd):
