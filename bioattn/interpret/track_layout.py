@@ -122,10 +122,6 @@ class Stretch:
     """Where each run of covered bases starts on the chromosome, ascending."""
     island_offsets: NDArray[np.int64]
     """Number of the first base of each run in the stretch; one more entry holds the number of bases."""
-    shared_bases: int
-    """Bases that lie in more than one window."""
-    overlapping_genes: int
-    """Promoters whose window overlaps another."""
 
     @property
     def bases(self) -> int:
@@ -164,12 +160,6 @@ def _stretch(chrom: str, strand: str, windows: pd.DataFrame) -> Stretch:
     samples = np.sort(windows["sample"].to_numpy())
     rows = np.searchsorted(samples, windows["sample"].to_numpy())
     origins = windows["origin"].to_numpy()
-    steps = np.zeros(island_offsets[-1] + 1, dtype=np.int64)
-    np.add.at(steps, starts + shift, 1)
-    np.add.at(steps, ends + shift, -1)
-    overlaps = np.zeros(len(reach), dtype=np.bool_)
-    overlaps[1:] = starts[1:] < reach[:-1]
-    overlaps[:-1] |= starts[1:] < ends[:-1]
     pieces = []
     for start, end, window in _nearest(windows, strand):
         first, offset = start + shift[window], start - origins[window]
@@ -181,8 +171,6 @@ def _stretch(chrom: str, strand: str, windows: pd.DataFrame) -> Stretch:
         pieces=pieces,
         island_starts=island_starts,
         island_offsets=island_offsets,
-        shared_bases=int((np.cumsum(steps) > 1).sum()),
-        overlapping_genes=int(overlaps.sum()),
     )
 
 

@@ -28,7 +28,7 @@ from bioattn.models.running import Running, RunReport
 from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import watched
-from bioattn.text import counted, human_bytes, listed, percentage
+from bioattn.text import counted, human_bytes, listed
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -77,10 +77,13 @@ def export_tracks(given: ExportTracks, running: Running) -> RunReport:
                 f"{attention}: no promoter asked for has a place on a chromosome, which tracks need; make the "
                 "FASTA with `bioattn prepare promoters`, or write chrom:start-end(strand) behind its ids"
             )
+        if without := len(samples) - len(placed):
+            left_out = f"{'is' if without == 1 else 'are'} left out"
+            LOGGER.warning(f"{counted(without, 'promoter')} without a place on a chromosome {left_out}")
         placed = placed.assign(sample=file.samples.index.get_indexer(placed.index))
         stretches = lay_out(placed)
         along = tuple(each for each in settings.formats if each is not TrackFormat.TSV)
-        _report_layout(file, settings, samples, stretches, downstream, is_known=known_end is not None)
+        _report_layout(file, settings, placed, stretches, downstream, is_known=known_end is not None)
         if known is None and TrackFormat.BIGWIG in along:
             LOGGER.info(
                 "chromosome lengths are not known (--chromosome-sizes): bigWig will say that each ends with "
@@ -111,8 +114,6 @@ def export_tracks(given: ExportTracks, running: Running) -> RunReport:
             "window_length": file.window_length,
             "promoters": len(placed),
             "promoters_without_place": len(samples) - len(placed),
-            "overlapping_promoters": sum(stretch.overlapping_genes for stretch in stretches),
-            "overlapping_share_of_bases": round(_shared(stretches), 6),
             "chromosome_lengths_known": chromosome_sizes is not None,
             "chromosomes": {chrom: lengths[chrom] for chrom in sorted(set(placed["chrom"]))},
             "tracks": [],
@@ -185,41 +186,29 @@ def choose_tracks(maps: PromoterMaps, requested: Sequence[str], reference: str |
 def _report_layout(
     attention: Attention,
     settings: TrackSettings,
-    samples: pd.DataFrame,
+    placed: pd.DataFrame,
     stretches: Sequence[Stretch],
     downstream: int,
     *,
     is_known: bool,
 ) -> None:
-    windows = sum(len(stretch.samples) for stretch in stretches)
-    if windows < len(samples):
-        without = len(samples) - windows
-        left_out = f"{'is' if without == 1 else 'are'} left out"
-        LOGGER.warning(f"{counted(without, 'promoter')} without a place on a chromosome {left_out}")
     if settings.formats == (TrackFormat.TSV,):
         return
     for strand, sign in STRANDS.items():
         if not any(stretch.strand == strand for stretch in stretches):
             LOGGER.warning(f"no promoter lies on the {strand} strand: there are no {sign} tracks")
-    overlapping = sum(stretch.overlapping_genes for stretch in stretches)
-    if not overlapping:
-        return
+    if (placed["end"] - placed["start"]).sum() == sum(stretch.bases for stretch in stretches):
+        return  # no two windows overlap
     if downstream > attention.window_length:
         raise BioattnError(
             f"--downstream {downstream}: the windows have {attention.window_length} bases; give what "
             "`prepare promoters` was told"
         )
     LOGGER.info(
-        f"{overlapping:,} of {counted(windows, 'window')} overlap another of their strand, "
-        f"{percentage(_shared(stretches), 1)} of all bases; such a base goes to the gene whose position 0 is "
-        f"nearest, {downstream:,} bases before the end of its window"
+        "where windows of a strand overlap, a base goes to the gene whose position 0 is nearest, "
+        f"{downstream:,} bases before the end of its window"
         f"{'' if is_known else ', which the file does not say'} (--downstream)"
     )
-
-
-def _shared(stretches: Sequence[Stretch]) -> float:
-    """Share of the covered bases that lie in more than one window of their strand."""
-    return sum(stretch.shared_bases for stretch in stretches) / sum(stretch.bases for stretch in stretches)
 
 
 class TrackValues(NamedTuple):
