@@ -69,15 +69,12 @@ class DrawnHead(HeadSource):
     """Of its L best pairs against the structure."""
 
 
-def list_heads(attention: Attention) -> tuple[list[HeadSource], dict[str, int]]:
-    """All maps of residues, row attention first; and how many sites are not drawn, as their maps are not between
-    residues, by the last part of their names."""
+def list_heads(attention: Attention) -> list[HeadSource]:
+    """All maps of residues, row attention first."""
     found: list[HeadSource] = []
-    hidden: Counter[str] = Counter()
     for info in attention.sites.values():
         has_map = info.reduce == Reduction.TOP_K or {"query", "key"} <= set(info.dims)
         if info.kind("key") != "residue" or not has_map:
-            hidden[info.name.rpartition(".")[2]] += 1
             continue
         name = _SITE.match(info.name)
         if name is None:
@@ -93,7 +90,7 @@ def list_heads(attention: Attention) -> tuple[list[HeadSource], dict[str, int]]:
         place = order.index(source.kind) if source.kind in order else len(order)
         return place, source.kind, source.block, -1 if source.head is None else source.head
 
-    return sorted(found, key=rank), dict(hidden)
+    return sorted(found, key=rank)
 
 
 def draw_heads(
@@ -259,7 +256,7 @@ DISTANCE_STEP = 0.1
 """Ångström."""
 UNKNOWN, APART, TOUCHING = 0, 1, 2
 _TOLD = (
-    *("num_likely", "prediction_scores", "num_heads", "hidden_sites"),
+    *("num_likely", "prediction_scores", "num_heads"),
     *("concerns", "mean_plddt", "trained_on"),
 )
 """Fields of a page that findings tell of and scripts do not need."""
@@ -289,8 +286,6 @@ class AlignmentPage:
     heads: list[DrawnHead]
     num_heads: int
     """Of the attention file; `heads` may be fewer."""
-    hidden_sites: dict[str, int]
-    """How many sites of the file have maps of another kind, which are not drawn, by the kind's name."""
     concerns: Sequence[str]
     """Reasons not to expect contacts from the alignment."""
     mean_plddt: float | None
@@ -354,7 +349,6 @@ def _page(protein: Protein, room: int) -> AlignmentPage:
         sequence = "".join(distances.letters[column] for column in columns)
     sources: list[HeadSource] = []
     seen: list[str] | None = None
-    hidden: dict[str, int] = {}
     if protein.attention is not None:
         with open_attention(protein.attention) as attention:
             if columns is None:
@@ -366,7 +360,7 @@ def _page(protein: Protein, room: int) -> AlignmentPage:
                     f"{protein.folder}; make both in one run"
                 )
             seen = attention.row_names(protein.id)
-            sources, hidden = list_heads(attention)
+            sources = list_heads(attention)
     if columns is None:
         raise BioattnError(
             f"{protein.folder}: holds no distances, and no attention of {protein.id} was given"
@@ -406,7 +400,6 @@ def _page(protein: Protein, room: int) -> AlignmentPage:
         prediction_scores=None if cb_R is None or contact_RR is None else contact_scores(contact_RR, cb_R),
         heads=heads,
         num_heads=len(sources),
-        hidden_sites=hidden,
         concerns=protein.scores.get("warnings", [ALONE] if len(seen or ()) == 1 else []),
         mean_plddt=protein.scores.get("mean_plddt"),
         trained_on=protein.scores.get("trained_on"),

@@ -94,16 +94,12 @@ def collect_report(
     predictions = None if inputs.predictions_table is None else _predictions(inputs.predictions_table)
     code, quick = (str(record.get("evaluation", {}).get(name, "")) for name in ("verdict", "check"))
     browser = None
-    hidden: list[str] = []
-    weighted: list[str] = []
     if inputs.attention is not None:
         with open_attention(inputs.attention) as attention:
             code = attention.verdict or code
             if attention.treatments:
                 predictions = attention.predictions()
-            shown, hidden = shown_maps(attention)
-            weighted = [info.name for info in attention.sites.values() if info.has_value_weighted]
-            if shown:
+            if shown_maps(attention):
                 browser = collect_browser(
                     attention,
                     inputs,
@@ -137,7 +133,7 @@ def collect_report(
         *findings.data_findings(inputs.dataset if inputs.of_other_data() else None),
         *(finding for each in models for finding in findings.next_findings(each, records[each])),
         *findings.check_findings(check, browser is not None or inputs.model is not None, quick, code),
-        *findings.map_findings(browser, hidden, weighted, specific=specific),
+        *findings.map_findings(browser, specific=specific),
         *findings.motif_findings(motifs, believed=believed),
         *findings.alignment_findings(pages, left_out),
         *(Finding(table.title, text) for table in inputs.tables for text in table.sentences),

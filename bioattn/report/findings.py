@@ -203,31 +203,12 @@ def check_findings(
             yield Finding("Check", sentence, "open")
 
 
-def map_findings(
-    browser: PromoterBrowser | None,
-    hidden_sites: Sequence[str] = (),
-    value_weighted: Sequence[str] = (),
-    *,
-    specific: bool = True,
-) -> Iterator[Finding]:
-    """How far maps spread, how much treatments differ, and what of the file is not drawn.
+def map_findings(browser: PromoterBrowser | None, *, specific: bool = True) -> Iterator[Finding]:
+    """How far maps spread, and how much treatments differ.
 
-    value_weighted: sites that also hold weights times norms of values. specific: whether no check says or leaves
-    open that maps are not those of their treatment: then how they differ is not told.
+    specific: whether no check says or leaves open that maps are not those of their treatment: then how they differ
+    is not told.
     """
-    if hidden_sites:
-        yield Finding(
-            "Sites not drawn",
-            f"{', '.join(hidden_sites)}: what positions ask of a treatment's tokens, not where a treatment looks.",
-            "open",
-        )
-    if value_weighted:
-        yield Finding(
-            "Values not drawn",
-            f"The file also holds value-weighted attention of {', '.join(value_weighted)}; this page does not "
-            "draw it. `bioattn export tracks --value-weighted` writes the other.",
-            "open",
-        )
     if browser is None:
         return
     site = browser.sites[0]
@@ -306,15 +287,6 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
     for page in pages[:6]:
         for concern in page.concerns:
             yield Finding(page.id, f"Of the alignment: {concern}.", "bad", leads=True)
-        if page.hidden_sites:
-            sites = page.hidden_sites.items()
-            kinds = ", ".join(f"{name} ({counted(number, 'site')})" for name, number in sites)
-            yield Finding(
-                page.id,
-                f"Not drawn: attention of {kinds}, whose maps are not between residues; those that have queries "
-                "are drawn by `bioattn plot --kind heads --sites`.",
-                "open",
-            )
         likely = f"{counted(page.num_likely, 'pair')} of residues with a probability above one half"
         if page.mean_plddt is not None:
             yield Finding(page.id, f"The predicted structure has a mean pLDDT of {page.mean_plddt:.1f}.")

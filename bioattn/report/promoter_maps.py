@@ -54,21 +54,17 @@ class SiteSummary:
     """Part of the maps' variance (less their mean over promoters) that differs between treatments."""
 
 
-def shown_maps(attention: Attention) -> tuple[list[PromoterMaps], list[str]]:
-    """The maps of a page, and the names of sites that it does not draw.
-
-    Contributions first, where there are any; then the weights of each site whose keys are positions and that has
-    no query axis.
-    """
-    shown, others = [], []
-    for info in attention.sites.values():
-        if info.key_edges is not None and set(info.dims) <= {"sample", "treatment", "head", "key"}:
-            shown.append(attention_maps(attention, [info.name], quantity=Quantity.ATTENTION).distinct)
-        else:
-            others.append(info.name)
+def shown_maps(attention: Attention) -> list[PromoterMaps]:
+    """The maps of a page: contributions first, where there are any; then the weights of each site whose keys are
+    positions and that has no query axis."""
+    shown = [
+        attention_maps(attention, [info.name], quantity=Quantity.ATTENTION).distinct
+        for info in attention.sites.values()
+        if info.key_edges is not None and set(info.dims) <= {"sample", "treatment", "head", "key"}
+    ]
     if any(info.has_contributions for info in attention.sites.values()):
         shown.insert(0, attention_maps(attention))
-    return shown, others
+    return shown
 
 
 def heads_of(maps: PromoterMaps) -> list[str]:

@@ -358,7 +358,7 @@ def collect_browser(
     ids = [str(gene) for gene in attention.samples.index]
     place = {gene: row for row, gene in enumerate(ids)}
     wanted, absent = find_genes(genes, GeneNames.in_samples(attention.samples))
-    every, _ = shown_maps(attention)
+    every = shown_maps(attention)
     if not every:
         raise ValueError("the file has no site over positions")
     known = attention.treatments or next((maps.treatments for maps in every if maps.tells_apart), [])

@@ -58,8 +58,7 @@ def summary_of(path):
     """The summary of the only site, and its blocks."""
     sums, blocks = SiteSums(), []
     with open_attention(path) as attention:
-        (maps,), hidden = shown_maps(attention)
-        assert hidden == []
+        (maps,) = shown_maps(attention)
         for first, part in blocks_of(maps, treatments_of(maps, None), Progress()):
             sums.add(maps, part)
             blocks.append((first, part.copy()))
