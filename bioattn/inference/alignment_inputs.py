@@ -4,7 +4,6 @@ their results may go. No torch here."""
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from string import ascii_uppercase
@@ -14,7 +13,7 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import parse_records, read_with_digest
 from bioattn.inference.inputs import HELD, path_in, sequences_in
-from bioattn.io.files import OUTPUT_SUFFIXES, check_apart, check_output, check_parent, read_lines, reading
+from bioattn.io.files import check_apart, check_output, check_parent, read_lines, reading
 from bioattn.system.shard import parse_shard
 
 _NAMES = (
@@ -107,14 +106,12 @@ def find_alignments(given: Path) -> tuple[list[InputFile], bool]:
 
 def alignments_for(settings: Any, model: Path, record_file: str) -> tuple[list[InputFile], bool]:
     """As `find_alignments`, for a command that writes a folder of results for each. Before any work is done it
-    refuses outputs that would destroy an input or each other, or cannot be written.
+    refuses outputs that would destroy an input, or cannot be written.
 
-    settings: a `ResumableCommand` with `alignment`, `output` and `attention`. model: its file or folder. With
-    several inputs the attention file may stand beside their folders, in `output` that is not there yet; the folder
-    of one input appears only when it is whole, so nothing can be put in it.
+    settings: a `ResumableCommand` with `alignment`, `output` and `attention`. model: its file or folder.
 
-    Raises: as `find_alignments` and `holds_result`; SettingsError for `shard` that is no part, and for names that
-    collide; BioattnError for a place that is a file, missing or read-only.
+    Raises: as `find_alignments`, `holds_result` and `check_apart`; SettingsError for `shard` that is no part;
+    BioattnError for a place that is a file, missing or read-only.
     """
     if settings.shard is not None:
         parse_shard(settings.shard)
@@ -125,31 +122,12 @@ def alignments_for(settings: Any, model: Path, record_file: str) -> tuple[list[I
     if output.exists() and not output.is_dir():
         raise BioattnError(f"{output}: is a file, the results need a folder; choose another --output")
     check_parent(output)
-    inputs = [model, *(source.path for source in sources)]
-    folders = {source.name: output / source.name if several else output for source in sources}
-    if several:
-        _check_folders_in(output, folders, inputs)
-    else:
-        check_apart(output, inputs)
+    for source in sources:
+        check_apart(output / source.name if several else output, [model, source.path])
+    if not several:
         holds_result(output, record_file, resume=settings.resume, force=settings.force)
-    if attention is None:
-        return sources, several
-    place = attention.resolve()
-    for folder in folders.values():
-        if any(place.is_relative_to(name) for name in _written(folder)[:2]) and place != folder.resolve():
-            raise SettingsError(
-                f"--attention {attention}: lies in {folder}, which appears only when its results are whole; put "
-                f"it beside that folder, for example {output.with_name(output.name + '.attention.h5')}"
-            )
-    if several and attention.parent.resolve() == output.resolve() and not output.exists():
-        check_apart(attention, inputs, "--attention")
-    else:
-        check_output(attention, inputs, "--attention")
-    for folder in {output, *folders.values()}:
-        if both := set(_written(attention)) & set(_written(folder)):
-            raise SettingsError(
-                f"--output and --attention name the same file: both would write {min(both).name}"
-            )
+    if attention is not None:
+        check_output(attention, [model, *(source.path for source in sources)], "--attention")
     return sources, several
 
 
@@ -203,20 +181,3 @@ def holds_result(folder: Path, record_file: str, *, resume: bool, force: bool) -
     if not (resume or force):
         raise BioattnError(f"{folder}: exists already; keep it with --resume, or replace it with --force")
     return resume
-
-
-def _check_folders_in(output: Path, folders: Mapping[str, Path], inputs: Sequence[Path]) -> None:
-    """`check_apart` for every folder of results, each with the inputs in it: there may be thousands."""
-    target = output.resolve()
-    # A model in `output` beside the results is safe, results in a model folder are not.
-    check_apart(next(iter(folders.values())), inputs[:1])
-    written = {name + end: name for name in folders for end in OUTPUT_SUFFIXES}
-    for path in inputs:
-        place = path.resolve()
-        if target in place.parents and (name := written.get(place.relative_to(target).parts[0])):
-            check_apart(folders[name], [path])
-
-
-def _written(output: Path) -> list[Path]:
-    place = output.resolve()
-    return [place.with_name(place.name + end) for end in OUTPUT_SUFFIXES]

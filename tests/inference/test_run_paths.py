@@ -3,7 +3,6 @@
 import pytest
 
 from bioattn.models.evoformer.parameter_export import export_parameters
-from bioattn.store.inspection import validate_file
 from bioattn_cli.main import main
 from tests.inference.evoformer_runs import make_model, run, write_fasta
 
@@ -31,8 +30,6 @@ def run_options(trunk):
         ("m", None),
         ("m/out", None),
         ("out", "out"),
-        ("out", "out/a.h5"),
-        ("a.h5.partial", "a.h5"),
     ],
 )
 def test_no_output_goes_over_an_input_or_another(output, attention, trunk, tmp_path, capsys):
@@ -62,7 +59,7 @@ def test_an_input_in_a_folder_that_is_replaced_stays(trunk, tmp_path):
     write_fasta(tmp_path / "in/a.fasta")
     inside = write_fasta(tmp_path / "in/a/b.fasta")
     (tmp_path / "list").write_text(f"{tmp_path / 'in/a.fasta'}\n{inside}\n")
-    assert run(tmp_path / "list", *run_options(trunk), "-o", tmp_path / "in") == 2
+    assert run(tmp_path / "list", *run_options(trunk), "-o", tmp_path / "in") == 1
     assert inside.is_file()
     assert run(tmp_path / "in", *run_options(trunk), "-o", tmp_path / "in/results") == 0
 
@@ -84,21 +81,6 @@ def test_parameter_files_are_inputs(trunk, tmp_path):
     held = contents(tmp_path)
     assert main(["export", "parameters", str(inside), "-o", str(trunk), "--force"]) == 2
     assert contents(tmp_path) == held
-
-
-def test_attention_of_several_may_stand_beside_their_folders(trunk, tmp_path):
-    (tmp_path / "in").mkdir()
-    for name in ("a", "b"):
-        write_fasta(tmp_path / f"in/{name}.fasta")
-    options = ("--model", trunk, "--recycles", 0, "-o", tmp_path / "out")
-    assert run(tmp_path / "in", *options, "--attention", tmp_path / "out/att.h5") == 0
-    names = ["a", "att.h5", "b"]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
-    assert validate_file(tmp_path / "out/att.h5") == []
-    assert validate_file(tmp_path / "out") == []
-    for inside in ("out/a/att.h5", "out/a", "out/b.partial", "other/deep/att.h5"):
-        assert run(tmp_path / "in", *options, "--force", "--attention", tmp_path / inside) in (1, 2)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
 
 
 def test_attention_is_refused_before_alignments_are_read(trunk, tmp_path, capsys):
