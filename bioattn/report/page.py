@@ -136,36 +136,6 @@ def curves(
     )
 
 
-class Strip(NamedTuple):
-    """A dot for each of many names along one axis, 720 wide, piled where they would meet."""
-
-    base: float
-    dots: list[tuple[float, float, str]]
-    """Where a dot lies, and its text."""
-    columns: list[Tick]
-
-
-def strip(values: Sequence[tuple[str, float]]) -> Strip:
-    """Lay out the dots of names with values."""
-    numbers = [value for _, value in values]
-    low, high = min([0.0, *numbers]), max([0.05, *numbers])
-    scale = (720.0 - 32.0) / (high - low)
-    piles: dict[int, int] = {}
-    dots = []
-    for name, value in sorted(values, key=lambda each: each[1]):
-        x_at = 16.0 + (value - low) * scale
-        height = piles.get(round(x_at / 8), 0)
-        piles[round(x_at / 8)] = height + 1
-        dots.append((x_at, height, f"{name}: {value:.3f}"))
-    step = min(9.0, 90.0 / max(piles.values(), default=1))
-    base = max(piles.values(), default=1) * step + 6
-    return Strip(
-        base=base,
-        dots=[(x_at, base - 5 - height * step, text) for x_at, height, text in dots],
-        columns=[(16.0 + (tick - low) * scale, f"{tick:g}") for tick in ticks(low, high, 8)],
-    )
-
-
 LETTER, LOGO_HEIGHT = 22.0, 72.0
 """Width of a letter of a logo, and the height of 2 bits."""
 
@@ -436,7 +406,6 @@ def _environment() -> Environment:
         "per_treatment_words": findings.per_treatment_words,
         "plain": _plain,
         "short": short,
-        "strip": strip,
         "thousands": lambda number: f"{number:,}",
         "training_charts": training_charts,
     }

@@ -188,7 +188,7 @@ def _describe_simulation(path: Path) -> dict[str, Any]:
     sizes = {
         name: len(value) for name, value in content.items() if name in ("families", "motifs", "treatments")
     }
-    return content | sizes
+    return {**content, **sizes}
 
 
 def _sequences(path: Path) -> dict[str, str]:
