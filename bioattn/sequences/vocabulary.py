@@ -181,19 +181,19 @@ class Vocabulary:
             names.append(sys.intern(f"{word}{number}" if word else self.tokens[token]))
         return names
 
-    def encode(self, sequence: str, name: str, offset: int = 0) -> NDArray[np.uint8]:
+    def encode(self, sequence: str, name: str) -> NDArray[np.uint8]:
         """Codes of letters, upper or lower case; a final `*` of a protein must be taken away before.
 
-        name, offset (letters of the record before this piece): for messages.
+        name: for messages.
         """
         if self.alphabet not in _CODE_OF_RESIDUE:
-            return nucleotides.encode(sequence, name, offset)
+            return nucleotides.encode(sequence, name)
         raw = sequence.encode("ascii", "replace")
         codes = np.frombuffer(bytearray(raw.translate(_CODE_OF_RESIDUE[self.alphabet])), dtype=np.uint8)
         if codes.size and int(codes.max()) == _NO_LETTER:
             place = int(codes.argmax())
             raise FormatError(
-                f"{name}, position {offset + place + 1:,}: {sequence[place]!r} is not a residue letter; unaligned "
+                f"{name}, position {place + 1:,}: {sequence[place]!r} is not a residue letter; unaligned "
                 "protein sequences are needed"
             )
         return codes

@@ -149,8 +149,8 @@ def test_tokens_are_the_words_of_a_plain_loop(vocabulary: Vocabulary, data: st.D
 
 @pytest.mark.parametrize(
     ("alphabet", "sequence", "said"),
-    [(Alphabet.PROTEIN, "MK1", "record, position 13: '1' is not a residue"), (Alphabet.CODON, "AUG", "RNA")],
+    [(Alphabet.PROTEIN, "MK1", "record, position 3: '1' is not a residue"), (Alphabet.CODON, "AUG", "RNA")],
 )
 def test_other_characters_are_named_with_their_position(alphabet: Alphabet, sequence: str, said: str):
     with pytest.raises(FormatError, match=said):
-        Vocabulary(alphabet).encode(sequence, "record", 10)
+        Vocabulary(alphabet).encode(sequence, "record")
