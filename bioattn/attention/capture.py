@@ -27,7 +27,7 @@ class AttentionReceiver(Protocol):
     def receive(
         self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:
-        """`weights`: float32, detached unless gradients were asked for, axes as `site.dims`; `value_weighted`: the
+        """`weights`: float32, detached, axes as `site.dims`; `value_weighted`: the
         same shape, or None.
 
         tile: which slice of one of its axes the weights are; None = all of it. Tiles come in order. Whoever keeps
@@ -59,23 +59,20 @@ ValueReceiver: TypeAlias = Callable[[AttentionSite, Tensor], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One `capture`, `capture_values` or `substitute`: which sites, who gets them, and whether value norms and
-    gradients are wanted too."""
+    """One `capture`, `capture_values` or `substitute`: which sites, who gets them, and whether value norms are
+    wanted too."""
 
     patterns: tuple[str, ...]
     receiver: Any = None
     """An `AttentionReceiver`, or `ReducingReceiver`."""
     value_weighted: bool = False
-    gradients: bool = False
     substitution: Substitution | None = None
     values: ValueReceiver | None = None
     tiles: MapTiles | None = None
 
     def over_rows(self, site: AttentionSite) -> str:
         """`sum` or `max` where its receiver wants no more of the outer axis and a kernel makes that, else ``."""
-        plain = Used.attention and not (
-            self.value_weighted or self.gradients or self.substitution or self.values
-        )
+        plain = Used.attention and not (self.value_weighted or self.substitution or self.values)
         return str(self.receiver.over_rows(site)) if plain and hasattr(self.receiver, "over_rows") else ""
 
 
@@ -87,23 +84,17 @@ def capture(
     receiver: AttentionReceiver,
     *,
     value_weighted: bool = False,
-    gradients: bool = False,
     tiles: MapTiles | None = None,
 ) -> AbstractContextManager[None]:
     """Send the weights of every site whose name matches one of the shell patterns `sites` to `receiver`.
 
     Outputs stay those of the fused path to 1e-5. Captures nest; the innermost that matches a site gets it.
-    gradients: leave the weights in the graph, for a loss that speaks of them. tiles: sites with the axes sample,
-    head, query and key hand over the maps of a single sample in tiles, so that no map need fit into memory.
+    tiles: sites with the axes sample, head, query and key hand over the maps of a single sample in tiles, so that
+    no map need fit into memory.
     """
-    listener = Listener(
-        patterns=tuple(sites),
-        receiver=receiver,
-        value_weighted=value_weighted,
-        gradients=gradients,
-        tiles=tiles,
+    return _listening(
+        Listener(patterns=tuple(sites), receiver=receiver, value_weighted=value_weighted, tiles=tiles)
     )
-    return _listening(listener)
 
 
 def capture_values(sites: Sequence[str], receiver: ValueReceiver) -> AbstractContextManager[None]:
@@ -173,7 +164,7 @@ def hand_over(
         listener.values(site, value.detach()[..., positions, :])
     if listener.receiver is None:
         return
-    whole = (weights if listener.gradients else weights.detach()).float()
+    whole = weights.detach().float()
     if weights.dtype != whole.dtype:
         # Rounded one by one to half precision, the weights of a row miss a sum of 1 by up to some thousandths.
         whole = whole / whole.sum(-1, keepdim=True)
@@ -181,7 +172,7 @@ def hand_over(
     weighted = None
     product = site.contributes is Contribution.PRODUCT
     if (listener.value_weighted or product) and value is not None:
-        factors = (value if listener.gradients else value.detach())[..., positions, :].float()
+        factors = value.detach()[..., positions, :].float()
         if product and reader is not None:
             weighted = kept * (reader.detach().float() @ factors.transpose(-2, -1))
         else:

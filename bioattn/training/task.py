@@ -175,13 +175,6 @@ def rounds_of(stages: Sequence[Stage]) -> list[Round]:
     ]
 
 
-class PartLoss(NamedTuple):
-    """What a part of a step adds to its loss: already divided by what the whole step counts."""
-
-    objective: Tensor
-    reported: Tensor
-
-
 class Judgement(NamedTuple):
     """How good a model is on the validation data."""
 
@@ -245,8 +238,9 @@ class Training(ABC):
         starts; the other processes then get these weights."""
 
     @abstractmethod
-    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
-        """The parts of an update that are this process's share of its work.
+    def parts(self, step: Step, shard: Shard) -> Iterator[Tensor]:
+        """The losses of the parts of an update that are this process's share of its work, each already divided by
+        what the whole step counts.
 
         Summed over parts and processes they are the loss of the step. One at a time is held in memory.
         """

@@ -158,18 +158,18 @@ class Trainer:
             self._begin_stage()
         model.train()
         model.zero_grad()
-        reported = []
+        losses = []
         # Made one at a time: each part keeps what its backward pass needs until that is done.
         for part in task.parts(step, processes.shard):
-            part.objective.backward()
-            reported.append(part.reported.detach())
+            part.backward()
+            losses.append(part.detach())
         if processes.count > 1:
             device = next(model.parameters()).device
-            own = torch.stack(reported).sum() if reported else torch.zeros((), device=device)
-            reported = [processes.sum_gradients(model, own, self.stop)]
+            own = torch.stack(losses).sum() if losses else torch.zeros((), device=device)
+            losses = [processes.sum_gradients(model, own, self.stop)]
         torch.nn.utils.clip_grad_norm_(model.parameters(), task.training.gradient_clip)
         self.optimizer.step(step.stage.rate(step.number))
-        loss = sum(float(loss) for loss in reported)
+        loss = sum(float(loss) for loss in losses)
         if not math.isfinite(loss):
             raise BioattnError(
                 f"the loss became {loss} in {self._place(position.step + 1)}; try a smaller learning_rate, or "

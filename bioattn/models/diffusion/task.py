@@ -29,7 +29,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, TokenTask, figures_of, sums_of
-from bioattn.training.task import PartLoss, Step, set_seed
+from bioattn.training.task import Step, set_seed
 
 Codes = NDArray[np.uint8]
 Levels = NDArray[np.int64]
@@ -90,7 +90,7 @@ class DiffusionTask(TokenTask):
             f"and {counted(len(self.config.treatments), 'treatment')}"
         )
 
-    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+    def parts(self, step: Step, shard: Shard) -> Iterator[Tensor]:
         training, size = self.training, self.training.batch_size
         rng = np.random.default_rng([training.seed, step.number])
         genes_B = rng.integers(len(self.codes[TRAIN]), size=size)
@@ -106,7 +106,7 @@ class DiffusionTask(TokenTask):
             logits_BL4, codes, weight_BL = self._logits(self.model, codes_BL, levels_BT, rng, own)
             nats_BL = F.cross_entropy(logits_BL4.transpose(1, 2), codes, reduction="none", ignore_index=BASES)
             loss = (nats_BL * weight_BL).sum(1).sum() / size
-            yield PartLoss(loss, loss)
+            yield loss
 
     def _logits(
         self, model: Denoiser, codes_BL: Codes, levels_BT: Levels, rng: np.random.Generator, own: slice

@@ -45,7 +45,7 @@ from bioattn.structures.contacts import FIGURES
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted, quoted
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Stage, Step, figures_by_part
+from bioattn.training.task import ConfiguredTask, Judgement, Stage, Step, figures_by_part
 
 
 class EvoformerTask(ConfiguredTask):
@@ -114,12 +114,12 @@ class EvoformerTask(ConfiguredTask):
             f" and {training.simulated_families} simulated ones" if training.simulated_steps else ""
         )
 
-    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+    def parts(self, step: Step, shard: Shard) -> Iterator[Tensor]:
         number = self.training.families_per_step
         simulated = self.training.simulated_steps > 0 and step.stage_index == 0
         for sample in self.samples.step(step.number, shard.slice(number), simulated=simulated):
             loss = self._loss(sample) / number
-            yield PartLoss(loss, loss)
+            yield loss
 
     def _loss(self, sample: Sample) -> Tensor:
         inputs = sample.inputs.to(self.device)

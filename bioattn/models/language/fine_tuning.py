@@ -44,7 +44,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 from bioattn.training.predicted_tokens import Evaluation, Row
-from bioattn.training.task import Judgement, PartLoss, Step, set_seed
+from bioattn.training.task import Judgement, Step, set_seed
 
 PREDICTED_AT_ONCE = 8192
 """Tokens of a forward pass without gradients."""
@@ -174,7 +174,7 @@ class FineTuningTask(LanguageTask):
             )
         return sides[record_N]
 
-    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+    def parts(self, step: Step, shard: Shard) -> Iterator[Tensor]:
         """This process's sequences of a step: each epoch is an order of its own."""
         training = self.training
         size = min(training.batch_size, len(self.learned))
@@ -196,7 +196,7 @@ class FineTuningTask(LanguageTask):
             known = max(1, int(each.known(whole).sum()))
             loss = loss + each.losses(given.float(), each.of(own).to(self.device)) / known
         loss = loss / len(self.wanted)
-        yield PartLoss(loss, loss)
+        yield loss
 
     def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
         """Outputs of the validation sequences, target by target."""

@@ -33,7 +33,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, TokenTask, figures_of, sums_of
 from bioattn.training.settings import UpdateConfig
-from bioattn.training.task import PartLoss, Results, Step, set_seed
+from bioattn.training.task import Results, Step, set_seed
 
 VALIDATION_BATCH = 16
 """Windows of one forward pass in validation."""
@@ -146,7 +146,7 @@ class LanguageTask(TokenTask):
             with torch.no_grad():
                 self.model.profile_LV[: len(self.profile.nats_LV)] = torch.from_numpy(self.profile.nats_LV)
 
-    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+    def parts(self, step: Step, shard: Shard) -> Iterator[Tensor]:
         training = self.training
         generator = np.random.default_rng([training.seed, step.number])
         draw = partial(self.windows[TRAIN].random, generator, turned=training.reverse_complement)
@@ -163,7 +163,7 @@ class LanguageTask(TokenTask):
                 hidden_NC = self.model.hidden(tokens_BL, source_BS)[chosen]
                 logits_NV = self.model.logits(hidden_NC, chosen.nonzero()[:, 1])
             loss = F.cross_entropy(logits_NV.float(), targets_BL[chosen], reduction="sum") / targets
-            yield PartLoss(loss, loss)
+            yield loss
 
     def batch_sums(self, model: LanguageModel, batch: Exercise) -> Tensor:
         tokens_BL, targets_BL, source_BS = batch.to(self.device)

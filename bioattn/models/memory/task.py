@@ -18,7 +18,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, TokenTask, figures_of, sums_of
-from bioattn.training.task import PartLoss, Step
+from bioattn.training.task import Step
 
 HELD_OUT = 0.1
 """Share of the stories for validation, and of those for the test, where no column says it."""
@@ -80,7 +80,7 @@ class MemoryTask(TokenTask):
             f"{counted(len(self.sides[TRAIN]), 'question')}, {taught}"
         )
 
-    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+    def parts(self, step: Step, shard: Shard) -> Iterator[Tensor]:
         training, train = self.training, self.sides[TRAIN]
         generator = np.random.default_rng([training.seed, step.number])
         drawn = [train[place] for place in generator.integers(len(train), size=training.batch_size)]
@@ -96,7 +96,7 @@ class MemoryTask(TokenTask):
                 own_BK1 = reading.weights_BKF[known_B].gather(-1, batch.true_BK[known_B][..., None])
                 nats_B = -own_BK1.float().clamp(min=1e-9).log().mean((1, 2))
                 loss = loss + training.hop_weight * nats_B.sum()
-            yield PartLoss(loss / len(drawn), loss / len(drawn))
+            yield loss / len(drawn)
 
     def batch_sums(self, model: MemoryNetwork, batch: Batch) -> Tensor:
         """`SUMS` of answers, questions with true facts, hits of each hop."""

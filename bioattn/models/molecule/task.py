@@ -41,7 +41,6 @@ from bioattn.training.predicted_tokens import Evaluation, Row
 from bioattn.training.task import (
     ConfiguredTask,
     Judgement,
-    PartLoss,
     Results,
     Step,
     figures_by_part,
@@ -125,7 +124,7 @@ class MoleculeTask(ConfiguredTask):
         begin_NT[train] = torch.from_numpy(begin).float()
         return logit(begin_NT) if self.binary else begin_NT
 
-    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+    def parts(self, step: Step, shard: Shard) -> Iterator[Tensor]:
         training = self.training
         generator = np.random.default_rng([training.seed, step.number])
         pool = np.sort(generator.integers(len(self.train), size=training.batch_size * POOL))
@@ -140,7 +139,7 @@ class MoleculeTask(ConfiguredTask):
                 if self.begin_NT is not None:
                     answer_BT = answer_BT + self.begin_NT[own].to(self.device)
                 loss = self._losses(answer_BT, own).sum() / measured
-            yield PartLoss(loss, loss)
+            yield loss
 
     def _losses(self, answer_BT: Tensor, rows: NDArray[np.int64]) -> Tensor:
         """Loss of every measured value of some molecules, one-dimensional."""

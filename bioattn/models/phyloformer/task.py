@@ -32,7 +32,7 @@ from bioattn.system.progress import Progress, watched
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 from bioattn.training.predicted_tokens import Evaluation, Row
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step, figures_by_part
+from bioattn.training.task import ConfiguredTask, Judgement, Step, figures_by_part
 
 HELD_OUT = 0.05
 """Share of the alignments for validation, and of those for the test, where no column says it."""
@@ -89,7 +89,7 @@ class PhyloformerTask(ConfiguredTask):
             f"{counted(len(self.sides[TRAIN]), 'alignment')} of {self.config.alphabet}"
         )
 
-    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+    def parts(self, step: Step, shard: Shard) -> Iterator[Tensor]:
         training, train = self.training, self.sides[TRAIN]
         generator = np.random.default_rng([training.seed, step.number])
         drawn = generator.integers(len(train), size=training.batch_size)
@@ -99,7 +99,7 @@ class PhyloformerTask(ConfiguredTask):
             true_P = torch.from_numpy(train[place].distances_P).to(estimated_P)
             errors_P = (estimated_P - true_P).abs()
             loss = (errors_P / true_P if training.relative else errors_P).mean() / len(drawn)
-            yield PartLoss(loss, loss)
+            yield loss
 
     def _estimated(self, model: nn.Module, pair: TrainingPair) -> Tensor:
         estimated_P: Tensor = model(torch.from_numpy(pair.codes_NL.astype(np.int64)).to(self.device)).float()

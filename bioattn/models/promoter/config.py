@@ -109,14 +109,6 @@ class Strand(StrEnum):
     FORWARD = "forward"
 
 
-class Activation(StrEnum):
-    """First-layer activation. `exponential` (Koo & Ploenzke 2021) sharpens first-layer motifs."""
-
-    RELU = "relu"
-    GELU = "gelu"
-    EXPONENTIAL = "exponential"
-
-
 _IN_PAIRS = {PositionEncoding.ROTARY: "head_channels", PositionEncoding.SINUSOIDAL: "channels"}
 
 
@@ -151,8 +143,6 @@ class PromoterModelConfig:
     """Width of an attended position (bin) in bases."""
     both_strands: bool = True
     """Whether a filter also matches as its reverse complement."""
-    activation: Activation = Activation.GELU
-    """First-layer activation."""
     kmer: int = 6
     """Length of the k-mers of the kmer stem."""
     kmer_dropout: float = 0.8
@@ -383,9 +373,6 @@ class TrainingConfig(OptimiserConfig):
     """Whether half of the training windows are reverse complements."""
     noise: Noise | None = None
     """masked or gaussian: promoters have the noise of diffusion models (for `generate promoters --classifier`)."""
-    attention_entropy: float = 0.0
-    """Price of the mean entropy of the attention weights (1 = uniform) at the end of training, in units of the
-    loss."""
     first_filters: FirstFilters = FirstFilters.KMERS
     """kmers (half of them start from k-mers that the responses follow; conv stem) or random."""
     warm_start: bool = False
@@ -397,4 +384,4 @@ class TrainingConfig(OptimiserConfig):
         require(self, counts, lambda value: value >= 1, "be at least 1")
         require(self, ("huber_delta",), lambda value: value > 0, "be above 0")
         require(self, ("unconditional_probability",), lambda value: 0 <= value < 1, "lie in [0, 1)")
-        require(self, ("attention_entropy", "max_shift"), lambda value: value >= 0, "not be negative")
+        require(self, ("max_shift",), lambda value: value >= 0, "not be negative")

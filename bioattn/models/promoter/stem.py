@@ -20,7 +20,7 @@ from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import BinEncoder
 from bioattn.models.family import ability, family
-from bioattn.models.promoter.config import Activation, PromoterModelConfig, Stem
+from bioattn.models.promoter.config import PromoterModelConfig, Stem
 from bioattn.models.promoter.layers import best_match, uniform_like
 from bioattn.promoters.kmers import canonical_columns
 
@@ -41,16 +41,6 @@ def kmer_numbers(codes_BL: Tensor, k: int) -> Tensor:
     place_k = 4 ** torch.arange(k - 1, -1, -1, device=codes_BL.device)
     number_BL = (windows_BLk.clamp(max=3) * place_k).sum(-1)
     return number_BL.masked_fill((windows_BLk >= AMBIGUOUS).any(-1), 4**k)
-
-
-class Exponential(nn.Module):
-    """exp(x), the first-layer activation of Koo & Ploenzke 2021 (kept finite)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.exp(x.clamp(max=8.0))
-
-
-ACTIVATIONS = {Activation.RELU: nn.ReLU, Activation.GELU: nn.GELU, Activation.EXPONENTIAL: Exponential}
 
 
 def padded_to_bins(codes_BL: Tensor, config: PromoterModelConfig) -> Tensor:
@@ -100,7 +90,6 @@ class ConvStem(BinStem):
         self.receptive_field = config.pool + config.kernel - 1
         self.both_strands = config.both_strands
         self.convolution = nn.Conv1d(4, config.channels, config.kernel)  # holds the filters; see best_match
-        self.activation = ACTIVATIONS[config.activation]()
         self.normalise = nn.GroupNorm(1, config.channels)
 
     def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -119,9 +108,8 @@ class ConvStem(BinStem):
         """The best matches of the `filters` in bins (..., F) → features (..., C) before they are normalised."""
         if self.both_strands:
             best_XF = torch.maximum(*best_XF.chunk(2, dim=-1))
-        # Bias and activation come after the maximum: where the activation is monotone nothing changes.
         assert self.convolution.bias is not None
-        features_XC: Tensor = self.activation(best_XF + self.convolution.bias)
+        features_XC: Tensor = F.gelu(best_XF + self.convolution.bias)
         return features_XC
 
 

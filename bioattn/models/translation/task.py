@@ -25,7 +25,7 @@ from bioattn.sequences.vocabulary import EOS
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.training.predicted_tokens import Evaluation, Row, TokenTask, figures_of, mixed, sums_of
-from bioattn.training.task import PartLoss, Step, set_seed
+from bioattn.training.task import Step, set_seed
 
 POOL = 8
 """A batch is drawn from so many times its pairs, ordered by length, so that little of it is padding."""
@@ -78,7 +78,7 @@ class TranslationTask(TokenTask):
             f"; {left_out:,} are longer than {training.longest:,} tokens" if left_out else ""
         )
 
-    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+    def parts(self, step: Step, shard: Shard) -> Iterator[Tensor]:
         training = self.training
         drawn = self._drawn(step.number)
         tokens = sum(len(pair.target) + 1 for pair in drawn)
@@ -94,7 +94,7 @@ class TranslationTask(TokenTask):
                 ignore_index=IGNORED,
                 reduction="sum",
             )
-            yield PartLoss(loss / tokens, loss / tokens)
+            yield loss / tokens
 
     def _drawn(self, step: int) -> list[Pair]:
         training = self.training

@@ -23,7 +23,7 @@ KINDS: list[dict[str, Any]] = [
     {"readout": "shared"},
     {"readout": "shared", "position_bias": "treatment", "sink": True, "stem": "both", "channels": 8},
     {"readout": "shared", "reader": "hidden", "sink": True},
-    {"kernel": 15, "activation": "exponential", "attention_score": "gaussian"},
+    {"kernel": 15, "attention_score": "gaussian"},
     {"kernel": 1, "pool": 7, "both_strands": False, "attention_score": "additive"},
     {"pool": 40, "kernel": 25, "value_layers": 2},
     {"pool": 1, "value_layers": 0, "attention_query": "uniform"},

@@ -17,7 +17,7 @@ from bioattn.io.settings import build
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.shard import Shard
 from bioattn.training.predicted_tokens import Evaluation, Row
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, figures_by_part
+from bioattn.training.task import ConfiguredTask, Judgement, figures_by_part
 
 PADDING = 5
 BASES = {"lengths": "length"}
@@ -75,7 +75,7 @@ class ToyTask(ConfiguredTask):
             codes_L = self.sequences[number]
             logits_1L = self.model(torch.from_numpy(codes_L)[None].to(self.device)).cpu()
             loss = binary_cross_entropy_with_logits(logits_1L, seen_before(codes_L)) / len(chosen)
-            yield PartLoss(loss, loss)
+            yield loss
 
     def validate(self, model, shard):
         def counts(codes_L):

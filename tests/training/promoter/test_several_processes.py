@@ -49,10 +49,10 @@ def undisturbed(dataset_path, tmp_path_factory):
     ("model", "training"),
     [
         ('conditioning = "film"', "treatments_per_step = 2\nreverse_complement = true"),
-        ('conditioning = "cross-all"', "attention_entropy = 0.2\nmicro_batch_size = 10"),
+        ('conditioning = "cross-all"', "micro_batch_size = 10"),
         ('readout = "shared"\nstem = "kmer"\nkmer = 4', "warm_start = true"),
     ],
-    ids=["sampled", "entropy-micro-batches", "kmer-warm"],
+    ids=["sampled", "micro-batches", "kmer-warm"],
 )
 def test_processes_learn_what_one_does(dataset_path, tmp_path, train_together, model, training):
     """300 genes, of whose cells one in twenty has no target, with dropout and shifts."""

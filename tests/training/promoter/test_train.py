@@ -1,17 +1,12 @@
-"""Training through the library: it learns, it repeats, it refuses what cannot be, and entropy sharpens maps."""
+"""Training through the library: it learns, it repeats, and it refuses what cannot be."""
 
 import numpy as np
 import pytest
 import torch
 
-from bioattn.attention.capture import capture
-from bioattn.attention.measures import EntropyMeter
-from bioattn.choices import TEST
 from bioattn.errors import BioattnError
 from bioattn.models.promoter.config import Loss, Metric
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training.data import centred_windows
-from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from tests.training.runs import CPU, promoter_job, train
 
@@ -111,20 +106,3 @@ def test_features_answer_unseen_doses_and_times(dataset_path, tmp_path):
     frame.loc["between", "agent"] = "acid"
     with pytest.raises(BioattnError, match="'between' has agent = 'acid', which training never saw"):
         loaded.encode_treatments(TreatmentTable(frame=frame))
-
-
-def mean_entropy(folder, dataset_path):
-    loaded = load_promoter_model(folder, CPU)
-    dataset = read_dataset(dataset_path)
-    meter = EntropyMeter()
-    with torch.inference_mode(), capture(["*"], meter):
-        loaded.model(
-            centred_windows(dataset, dataset.genes_in(TEST)), loaded.encode_treatments(loaded.treatments)
-        )
-    return float(meter.mean())
-
-
-def test_maps_become_sharper(dataset_path, tmp_path):
-    for name, weight in (("off", 0.0), ("on", 0.5)):
-        train(job(dataset_path, tmp_path / name, epochs=4, max_shift=2, attention_entropy=weight))
-    assert mean_entropy(tmp_path / "on", dataset_path) < mean_entropy(tmp_path / "off", dataset_path) - 0.1

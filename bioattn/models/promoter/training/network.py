@@ -1,7 +1,6 @@
 """How one network of a promoter model is trained: what `training/trainer.py` asks of it."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, cast
 
@@ -10,8 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bioattn.attention.capture import capture
-from bioattn.attention.measures import EntropyMeter
 from bioattn.choices import TRAIN
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import BinEncoder
@@ -26,7 +23,7 @@ from bioattn.models.promoter.config import (
 )
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.layers import part_of_batch
-from bioattn.models.promoter.model import PromoterModel, attention_sites
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.training.data import (
     Batch,
     TargetScale,
@@ -57,7 +54,7 @@ from bioattn.promoters.response_metrics import (
 from bioattn.promoters.treatments import UNCONDITIONAL
 from bioattn.system.shard import Shard
 from bioattn.text import counted
-from bioattn.training.task import Judgement, PartLoss, Step, Training, set_seed
+from bioattn.training.task import Judgement, Step, Training, set_seed
 
 TRUNK_TREATMENTS_PER_STEP = 8
 """film and cross-all run their trunk once per treatment: by default only some are drawn in each step."""
@@ -149,10 +146,6 @@ class NetworkTraining(Training):
         self.keeps_start = training.warm_start
         torch.manual_seed(training.seed)
         self.model = PromoterModel([config], learned.vocabulary)
-        if training.attention_entropy and not attention_sites(self.model):
-            raise BioattnError(
-                f"attention_entropy is for models with attention; {config.conditioning} has none, leave it out"
-            )
         self.model.to(learned.device)
         genes, columns = dataset.genes_in(TRAIN), learned.columns
         self.treatments = learned.asked.rows(torch.arange(len(columns)))
@@ -205,11 +198,9 @@ class NetworkTraining(Training):
             mean_T, sd_T = response_units(self.learned.dataset, self.learned.columns)
             self.model.members[0].set_units(self.scale.mean_T * sd_T + mean_T, self.scale.sd_T * sd_T)
 
-    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+    def parts(self, step: Step, shard: Shard) -> Iterator[Tensor]:
         """This process's part of a batch, as many promoters at a time as one pass takes."""
         batch = self.batches.batch(*divmod(step.number, self.batches.steps_per_epoch))
-        # The weight of the entropy rises from 0: attention must have found something before it is narrowed.
-        entropy_weight = self.training.attention_entropy * (step.number / step.stage.steps)
         size = len(batch.codes_BL)
         own = shard.slice(size)
         each = self.training.micro_batch_size or max(1, own.stop - own.start)
@@ -219,10 +210,10 @@ class NetworkTraining(Training):
             # Every part draws what the whole batch would.
             set_seed(batch.seed)
             with part_of_batch(rows, size):
-                part = self._part(batch, rows, measured, entropy_weight)
+                part = self._part_loss(batch, rows, measured)
             yield part
 
-    def _part(self, batch: Batch, rows: slice, measured: Tensor, entropy_weight: float) -> PartLoss:
+    def _part_loss(self, batch: Batch, rows: slice, measured: Tensor) -> Tensor:
         """What some promoters of a batch add to its loss. measured: cells of the whole batch."""
         index_T = batch.treatments_T
         if self.config.unconditional:
@@ -230,18 +221,14 @@ class NetworkTraining(Training):
                 [index_T, index_T.new_tensor([self.learned.asked.names.index(UNCONDITIONAL)])]
             )
         treatments = self.learned.asked.rows(index_T.to(self.learned.device))
-        meter = EntropyMeter()
-        with (
-            self.training.precision.autocast(self.learned.device),
-            capture(["*"], meter, gradients=True) if entropy_weight else nullcontext(),
-        ):
+        with self.training.precision.autocast(self.learned.device):
             bases_BL4 = None if batch.bases_BL4 is None else batch.bases_BL4[rows].to(self.learned.device)
             # Responses are in standard units as long as the model has none of its own.
             predicted_BT = self.model(batch.codes_BL[rows].to(self.learned.device), treatments, bases_BL4)
         unconditional_B1 = None
         if self.config.unconditional:
             predicted_BT, unconditional_B1 = predicted_BT[:, :-1], predicted_BT[:, -1:]
-        loss = classifier_free_loss(
+        return classifier_free_loss(
             predicted_BT,
             unconditional_B1,
             self.scale.standard(batch.targets_BT[rows], batch.treatments_T).to(self.learned.device),
@@ -250,10 +237,6 @@ class NetworkTraining(Training):
             huber_delta=self.training.huber_delta,
             probability=self.training.unconditional_probability,
         )
-        if not entropy_weight:
-            return PartLoss(loss, loss)
-        share = (rows.stop - rows.start) / len(batch.codes_BL)
-        return PartLoss(loss + entropy_weight * meter.mean() * share, loss)
 
     def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
         """Predictions in standard units for the unshifted windows of the validation genes: float32 (B, T)."""
