@@ -4,33 +4,32 @@ A mutation changes the matches of the filters that cover it, so at most a few ne
 stem then normalises over all channels and bins of a promoter: that moves every bin, but by two numbers a mutant,
 which follow from sums that are updated (in float64, so that nothing is lost) instead of formed again.
 
-So everywhere else a mutation acts through four numbers: the stem's normalisation scales bins by 1 + `bin_scale`
-and shifts them by `bin_shift`, the value mixer's has a mean and a scale. With them, at a bin far away,
+So everywhere else a mutation acts through two numbers: the stem's normalisation scales bins by 1 + `bin_scale`
+and shifts them by `bin_shift`. With them, at a bin far away,
 
     bin' = bin + bin_scale · spread + bin_shift · weight,
     logit' = logit + bin_scale · gradient + bin_shift · level,
-    value' = bin' + gelu(normalised (mixed + bin_scale · mixed_spread + bin_shift · mixed_weight)),
 
-or, with a shared readout, what that reads of bin'.
+and the value is what the readout reads of bin'.
 
-Shape suffixes: M mutants, L bases, P bins, E some neighbouring bins, W bins a mutation may reach, X bins whose
-mixture it reaches (W and a halo on both sides), S bases of a bin, F filters, C channels, H heads, T treatments, D
-channels of a head, V variables, N nodes, Q monomials.
+Shape suffixes: M mutants, L bases, P bins, E some neighbouring bins, W bins a mutation may reach, S bases of a
+bin, F filters, C channels, H heads, T treatments, D channels of a head, V variables, N nodes, Q monomials.
 """
 
 import math
 from itertools import combinations_with_replacement
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 import torch
 import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
+from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import masked_logit
-from bioattn.models.promoter.cross import BinReadout, CrossModel
+from bioattn.models.promoter.cross import BinReadout
 from bioattn.models.promoter.stem import (
     AMBIGUOUS,
     BinStem,
@@ -56,10 +55,9 @@ class MutatedBins(NamedTuple):
     scale_M: Tensor
     """float32: 1 over the standard deviation; 1 where the stem does not normalise."""
 
-    def reached(self, width: int = 0) -> Tensor:
-        """Numbers of the W bins, or of `width` bins from the first that each mutation reaches, (M, W)."""
-        bins_W = torch.arange(width or self.raw_MWC.shape[1], device=self.first_M.device)
-        return self.first_M[:, None] + bins_W
+    def reached(self) -> Tensor:
+        """Numbers of the W bins, (M, W)."""
+        return self.first_M[:, None] + torch.arange(self.raw_MWC.shape[1], device=self.first_M.device)
 
     def rows(self, index: Tensor) -> "MutatedBins":
         return MutatedBins(*(values[index] for values in self))
@@ -189,7 +187,7 @@ class MutatedStem:
         return sums.view(len(start_M), self.width, -1)
 
 
-# Far from its position a mutation acts through four small numbers. Over the range of the mutants of neighbouring
+# Far from its position a mutation acts through two small numbers. Over the range of the mutants of neighbouring
 # bins a polynomial in those numbers is as exact as float32. So the function is computed for some mutants (nodes),
 # chosen so that the values of all others are weighted sums of theirs.
 DEGREE = 4
@@ -233,27 +231,28 @@ def interpolation(variables_MV: NDArray[np.float64]) -> tuple[NDArray[np.int64],
 
 
 class Shifts(NamedTuple):
-    """The four numbers (see the top of this file) of M mutants, float32."""
+    """The two numbers (see the top of this file) of M mutants, float32."""
 
     bin_scale_M: Tensor
     bin_shift_M: Tensor
-    mixed_mean_M: Tensor
-    mixed_scale_M: Tensor
-    """Mean, and 1 over the standard deviation, of the mixer's convolution; 0 and 1 without a mixer."""
 
     def rows(self, index: Tensor) -> "Shifts":
         return Shifts(*(values[index] for values in self))
 
 
 class PromoterFields:
-    """Keys and values of a `cross` model with at most one value layer, for one promoter and its mutants."""
+    """Keys and values of a `cross` model without a value mixer, for one promoter and its mutants."""
 
     def __init__(
-        self, network: CrossModel, stem: MutatedStem, query_THD: Tensor, bias_HTP: Tensor | None
+        self,
+        attention: MultiHeadAttention,
+        readout: BinReadout,
+        stem: MutatedStem,
+        query_THD: Tensor,
+        bias_HTP: Tensor | None,
     ) -> None:
         """query_THD: queries of the treatments, projected and divided by √D; bias_HTP: their position biases."""
-        attention = network.hops[0]
-        self._stem = stem
+        self._stem, self._reader = stem, readout
         # Channels that the stem does not normalise stay as they are where no mutation reaches.
         self._weight_C = stem.weight_C * stem.normalised_C
         self._spread_PC = (stem.raw_PC - stem.mean) * stem.scale * self._weight_C
@@ -261,65 +260,22 @@ class PromoterFields:
         self._query_HDT = query_THD.permute(1, 2, 0).contiguous()
         self._key_weight = attention.project_key.weight
         self._project_value = attention.project_value
-        self._reader = network.readout if isinstance(network.readout, BinReadout) else None
         offset_PH1 = torch.where(stem.known_P, 0.0, masked_logit(torch.float32))[:, None, None]
         self._offset_PHT = offset_PH1 if bias_HTP is None else offset_PH1 + bias_HTP.permute(2, 0, 1)
         self._gradient_HPT = self._logits(self._spread_PC)
         self.level_HT = self._logits(self._weight_C[None])[:, 0]
         """By how much a shift of the bins moves all logits."""
         self.logit_HPT = self._logits(self._bins_PC) + self._offset_PHT.transpose(0, 1)
-        self.halo = 0
-        self._normalise: nn.GroupNorm | None = None
-        zero = torch.zeros((), dtype=torch.float64, device=self._bins_PC.device)
-        self._mixed_mean, self._mixed_scale = zero, zero + 1
-        layers: Any = zip(network.mixer.convolutions, network.mixer.normalisations, strict=True)
-        for convolution, normalise in layers:
-            self.halo, self._normalise = convolution.kernel_size[0] // 2, normalise
-            self._prepare_mixer(convolution, normalise)
-        self._reach_4 = self._reach_of_shifts()
+        self._reach_2 = self._reach_of_shifts()
 
-    def shifts(self, mutated: MutatedBins) -> tuple[Shifts, Tensor]:
-        """The four numbers of mutants, and how much their mixture changes where it is reached, (M, X, C)."""
-        bin_scale_M = mutated.scale_M / self._stem.scale - 1
-        bin_shift_M = (self._stem.mean - mutated.mean_M) * mutated.scale_M
-        old_MWC = self._stem.raw_PC.unfold(0, self._stem.width, 1)[mutated.first_M].transpose(1, 2)
-        gain_M1C = torch.where(
-            self._stem.normalised_C, mutated.scale_M[:, None, None] * self._stem.weight_C, 1.0
+    def shifts(self, mutated: MutatedBins) -> Shifts:
+        return Shifts(
+            mutated.scale_M / self._stem.scale - 1, (self._stem.mean - mutated.mean_M) * mutated.scale_M
         )
-        change_MWC = (mutated.raw_MWC - old_MWC) * gain_M1C
-        if self._normalise is None:
-            zeros_M = torch.zeros_like(bin_scale_M)
-            return Shifts(bin_scale_M, bin_shift_M, zeros_M, zeros_M + 1), change_MWC
-        mixed_MXC = (change_MWC.flatten(1) @ self._spread_matrix).view(
-            len(change_MWC), -1, len(self._weight_C)
-        )
-        # Of the padded bins: the first that is reached is `halo` before the first that the mutation changes.
-        place_MX = mutated.reached(mixed_MXC.shape[1])
-        mixed_MXC = mixed_MXC * self._inside_X[place_MX][..., None]
-        factors_M3 = torch.stack([torch.ones_like(bin_scale_M), bin_scale_M, bin_shift_M], dim=1)
-        before_MXC = torch.einsum("mk,kmxc->mxc", factors_M3, self._padded_3XC[:, place_MX])
-        factors_M3 = factors_M3.double()
-        count = self._bins_PC.numel()
-        total_M = factors_M3 @ self._mixed_sum_3 + mixed_MXC.sum((1, 2))
-        squares_M = ((factors_M3 @ self._mixed_gram_33) * factors_M3).sum(1)
-        squares_M = squares_M + (mixed_MXC * (2 * before_MXC + mixed_MXC)).sum((1, 2))
-        mean_M = total_M / count
-        variance_M = (squares_M / count - mean_M.square()).clamp(min=0)
-        scale_M = torch.rsqrt(variance_M + self._normalise.eps)
-        return Shifts(bin_scale_M, bin_shift_M, mean_M.float(), scale_M.float()), mixed_MXC
 
     def variables(self, shifts: Shifts) -> Tensor:
-        """The four numbers scaled to how much they move logits and values far away at most, (M, 4), float64."""
-        changes_M4 = torch.stack(
-            [
-                shifts.bin_scale_M.double(),
-                shifts.bin_shift_M.double(),
-                shifts.mixed_scale_M.double() / self._mixed_scale - 1,
-                (self._mixed_mean - shifts.mixed_mean_M.double()) * self._mixed_scale,
-            ],
-            dim=1,
-        )
-        return changes_M4 * self._reach_4
+        """The two numbers scaled to how much they move logits and values far away at most, (M, 2), float64."""
+        return torch.stack(shifts, dim=1).double() * self._reach_2
 
     def logits(self, shifts: Shifts, bins: slice, out: Tensor | None = None) -> Tensor:
         """Logits (M, H, E, T) of bins as if no mutation reached them, without `level`, which all bins share."""
@@ -333,11 +289,9 @@ class PromoterFields:
         logits_MWHT: Tensor = logits_HNT.unflatten(1, bins_MWC.shape[:2]).permute(1, 2, 0, 3)
         return logits_MWHT + self._offset_PHT[mutated.reached()]
 
-    def values(
-        self, shifts: Shifts, bins: slice, mutated: MutatedBins | None = None, mixed_MXC: Tensor | None = None
-    ) -> Tensor:
-        """Projected values (M, E, H·D) of bins; with `mutated` and what `shifts` gave, of mutants that reach only
-        into `bins`, else as if no mutation reached them."""
+    def values(self, shifts: Shifts, bins: slice, mutated: MutatedBins | None = None) -> Tensor:
+        """Projected values (M, E, H·D) of bins; with `mutated` of mutants that reach only into `bins`, else as if
+        no mutation reached them."""
         factor, shift = shifts.bin_scale_M[:, None, None], shifts.bin_shift_M[:, None, None]
         values_MEC = torch.addcmul(self._bins_PC[bins], factor, self._spread_PC[bins])
         values_MEC.addcmul_(shift, self._weight_C)
@@ -346,21 +300,7 @@ class PromoterFields:
             values_MEC[rows_M1, mutated.reached() - bins.start] = self._stem.normalise(
                 mutated.raw_MWC, mutated.mean_M, mutated.scale_M
             )
-        if self._normalise is not None:
-            padded_3EC = self._padded_3XC[:, bins.start : bins.stop + 2 * self.halo]
-            mixed_MEC = torch.addcmul(padded_3EC[0], factor, padded_3EC[1]).addcmul_(shift, padded_3EC[2])
-            if mutated is not None and mixed_MXC is not None:
-                reached_MX = mutated.reached(mixed_MXC.shape[1]) - bins.start
-                mixed_MEC[torch.arange(len(mixed_MXC), device=reached_MX.device)[:, None], reached_MX] += (
-                    mixed_MXC
-                )
-            mixed_MEC = mixed_MEC[:, self.halo : mixed_MEC.shape[1] - self.halo]
-            factor_M1C = shifts.mixed_scale_M[:, None, None] * self._normalise.weight
-            offset_M1C = self._normalise.bias - shifts.mixed_mean_M[:, None, None] * factor_M1C
-            values_MEC += F.gelu(torch.addcmul(offset_M1C, mixed_MEC, factor_M1C))
-        if self._reader is not None:
-            values_MEC = self._reader.values(values_MEC)
-        projected: Tensor = self._project_value(values_MEC)
+        projected: Tensor = self._project_value(self._reader.values(values_MEC))
         return projected
 
     def _logits(self, bins_NC: Tensor) -> Tensor:
@@ -370,51 +310,13 @@ class PromoterFields:
         )
         return keys_HND @ self._query_HDT
 
-    def _prepare_mixer(self, convolution: nn.Conv1d, normalise: nn.GroupNorm) -> None:
-        """What the mixer's convolution makes of bins, their spread and the stem's weights, with its moments."""
-        halo = self.halo
-        inputs_3PC = torch.stack([self._bins_PC, self._spread_PC, self._weight_C.expand_as(self._bins_PC)])
-        mixed_3PC = F.conv1d(inputs_3PC.transpose(1, 2), convolution.weight, padding=halo).transpose(1, 2)
-        if convolution.bias is not None:
-            mixed_3PC[0] += convolution.bias
-        self._padded_3XC = F.pad(mixed_3PC, (0, 0, halo, halo))
-        self._inside_X = F.pad(torch.ones_like(mixed_3PC[0, :, 0]), (halo, halo))
-        flat = mixed_3PC.double().flatten(1)
-        self._mixed_sum_3, self._mixed_gram_33 = flat.sum(1), flat @ flat.T
-        mean = self._mixed_sum_3[0] / flat.shape[1]
-        variance = self._mixed_gram_33[0, 0] / flat.shape[1] - mean.square()
-        self._mixed_mean, self._mixed_scale = mean, torch.rsqrt(variance.clamp(min=0) + normalise.eps)
-        # The convolution of W bins as one matrix: bin w reaches bin x - halo through tap w - x + 2 * halo.
-        width, channels = self._stem.width, len(self._weight_C)
-        spread_WXCC = convolution.weight.new_zeros(width, width + 2 * halo, channels, channels)
-        for w in range(width):
-            for x in range(w, w + 2 * halo + 1):
-                spread_WXCC[w, x] = convolution.weight[:, :, w - x + 2 * halo].T
-        self._spread_matrix = spread_WXCC.transpose(1, 2).reshape(width * channels, -1)
-
     def _reach_of_shifts(self) -> Tensor:
-        """How much logits and values far away move at most by 1 of each of `variables`, (4,), float64."""
-        gradient = self._gradient_HPT
-        steepest = [(gradient.amax(1) - gradient.amin(1)).max(), self._spread_PC.abs().max()]
-        largest_weight = self._weight_C.abs().max()
-        if self._reader is not None:
-            steepest.append(F.linear(self._spread_PC, self._reader.hidden.weight).abs().max())
-            largest_weight = max(
-                largest_weight, F.linear(self._weight_C, self._reader.hidden.weight).abs().max()
-            )
-        if self._normalise is None:
-            zero = torch.zeros_like(largest_weight)
-            return torch.stack([torch.stack(steepest).max(), largest_weight, zero, zero]).double()
-        weight_C = self._normalise.weight
-        mixed_3PC = self._padded_3XC[:, self.halo : self.halo + len(self._bins_PC)]
-        normal_PC = (mixed_3PC[0] - self._mixed_mean.float()) * self._mixed_scale.float()
-        scaled_3PC = torch.stack([normal_PC, *(mixed_3PC[1:] * self._mixed_scale.float())]) * weight_C
-        by_scale, by_bin_scale, by_bin_shift = scaled_3PC.abs().amax((1, 2))
-        return torch.stack(
-            [
-                torch.stack([*steepest, by_bin_scale]).max(),
-                torch.maximum(largest_weight, by_bin_shift),
-                by_scale,
-                weight_C.abs().max(),
-            ]
-        ).double()
+        """How much logits and values far away move at most by 1 of each of `variables`, (2,), float64."""
+        gradient, hidden = self._gradient_HPT, self._reader.hidden.weight
+        by_scale = [
+            (gradient.amax(1) - gradient.amin(1)).max(),
+            self._spread_PC.abs().max(),
+            F.linear(self._spread_PC, hidden).abs().max(),
+        ]
+        by_shift = torch.maximum(self._weight_C.abs().max(), F.linear(self._weight_C, hidden).abs().max())
+        return torch.stack([torch.stack(by_scale).max(), by_shift]).double()

@@ -1,8 +1,8 @@
 """A promoter model and the treatments it is asked for: codes in, responses out, and fast mutants.
 
 All single mutants of a promoter through a `cross` model equal a forward pass each, with less work. The stem is
-computed where a mutation reaches (`mutant_bins`). With dot-product scores, one hop and at most one value layer
-the rest is too: keys and values near a mutation are computed for each mutant, and what all other bins add to the
+computed where a mutation reaches (`mutant_bins`). With dot-product scores, one hop and no value mixer the rest
+is too: keys and values near a mutation are computed for each mutant, and what all other bins add to the
 softmax's sums follows from some of the mutants. Mutants are taken some bins at a time, so that the sums over all
 other bins are formed without them: taken out of a sum over all bins they would leave nothing but rounding where
 they had nearly all the weight. For other models, and when somebody listens to the attention, the value mixer,
@@ -25,8 +25,8 @@ from bioattn.attention.capture import listener_for
 from bioattn.attention.multi_head import WIDENING
 from bioattn.attention.operator import masked_logit
 from bioattn.attention.score import DotScore
-from bioattn.models.promoter.config import Stem
-from bioattn.models.promoter.cross import CrossModel
+from bioattn.models.promoter.config import Reader, Readout, Stem
+from bioattn.models.promoter.cross import BinReadout, CrossModel
 from bioattn.models.promoter.model import Member, RidgeModel
 from bioattn.models.promoter.mutant_bins import (
     MutatedBins,
@@ -84,7 +84,7 @@ class CrossMutants:
             and len(network.hops) == 1
             and config.key_layers == 0
             and config.stem_sites == 0
-            and len(network.mixer.convolutions) <= 1
+            and isinstance(network.readout, BinReadout)
         )
         if self._few_keys_change:
             query_TC = network.normalise_query[0](network.first_queries(self._embeddings_TE))
@@ -105,21 +105,22 @@ class CrossMutants:
             for rows in every.split(self._batch_size):
                 yield rows, self._plainly(stem, stem.mutants(position_M[rows], base_M[rows]))
             return
-        fields = PromoterFields(self._network, stem, self._query_THD, self._bias_HTP)
+        readout = self._network.readout
+        assert isinstance(readout, BinReadout)
+        fields = PromoterFields(self._attention, readout, stem, self._query_THD, self._bias_HTP)
         group_M = stem.first_bins(position_M) // BINS_AT_ONCE
         for rows in every.split(torch.unique_consecutive(group_M, return_counts=True)[1].tolist()):
             mutated = stem.mutants(position_M[rows], base_M[rows])
-            shifts, mixed_MXC = fields.shifts(mutated)
-            variables_M4 = fields.variables(shifts).cpu().numpy()
-            smooth_M = torch.from_numpy(smooth_rows(variables_M4)).to(rows.device)
+            shifts = fields.shifts(mutated)
+            variables_M2 = fields.variables(shifts).cpu().numpy()
+            smooth_M = torch.from_numpy(smooth_rows(variables_M2)).to(rows.device)
             if not smooth_M.all():  # of nothing, `split` would make one empty piece
                 for few in (~smooth_M).nonzero()[:, 0].split(self._batch_size):
                     yield rows[few], self._plainly(stem, mutated.rows(few))
             if not smooth_M.any():
                 continue
-            first, last = int(mutated.first_M.min()), int(mutated.first_M.max()) + stem.width
-            nearby = slice(max(0, first - fields.halo), min(len(stem.known_P), last + fields.halo))
-            chosen, weights_MN = interpolation(variables_M4[smooth_M.cpu().numpy()])
+            nearby = slice(int(mutated.first_M.min()), int(mutated.first_M.max()) + stem.width)
+            chosen, weights_MN = interpolation(variables_M2[smooth_M.cpu().numpy()])
             smooth = smooth_M.nonzero()[:, 0]
             nodes = smooth[torch.from_numpy(chosen).to(rows.device)]
             top_HT, far_NX = self._far_away(fields, shifts.rows(nodes), nearby)
@@ -130,7 +131,6 @@ class CrossMutants:
                     fields,
                     mutated.rows(these),
                     shifts.rows(these),
-                    mixed_MXC[these],
                     nearby,
                     top_HT,
                     far_NX,
@@ -168,7 +168,6 @@ class CrossMutants:
         fields: PromoterFields,
         mutated: MutatedBins,
         shifts: Shifts,
-        mixed_MXC: Tensor,
         nearby: slice,
         top_HT: Tensor,
         far_NX: Tensor,
@@ -191,7 +190,7 @@ class CrossMutants:
             largest_MHT = torch.maximum(largest_MHT, sink_HT - level_MHT)
         weights_MHET = logits_MHET.sub_(largest_MHT[:, :, None]).exp_()
         sums_MHTD = take("sums", level_MHT, mutants, heads, treatments, channels + 1)
-        _weighted(weights_MHET, fields.values(shifts, nearby, mutated, mixed_MXC), out=sums_MHTD)
+        _weighted(weights_MHET, fields.values(shifts, nearby, mutated), out=sums_MHTD)
         far_MX = take("far", level_MHT, mutants, far_NX.shape[1])
         torch.mm(far_weights_MN, far_NX, out=far_MX)
         sums_MHTD.addcmul_(far_MX.view_as(sums_MHTD), (top_HT - largest_MHT).exp_()[..., None])
@@ -260,7 +259,9 @@ class PromoterPredictor:
                 widest = max(first, num_treatments * max(config.concat_hidden))
             case "cross":
                 # Of the bins only those near a mutation are at hand where few keys change (`cross_mutants`).
-                few = config.attention_score == "dot" and config.hops == 1 and not config.stem_sites
+                mixes = config.readout == Readout.OWN and config.reader == Reader.HIDDEN
+                one = config.hops == 1 and not config.stem_sites and not mixes
+                few = config.attention_score == "dot" and one
                 by_treatment = max(config.num_heads * (32 if few else config.num_bins), wide)
                 if config.attention_score == "additive":
                     by_treatment = max(

@@ -25,7 +25,7 @@ KINDS: list[dict[str, Any]] = [
     {"readout": "shared", "reader": "hidden", "sink": True},
     {"kernel": 15, "attention_score": "gaussian"},
     {"kernel": 1, "pool": 7, "both_strands": False, "attention_score": "additive"},
-    {"pool": 40, "kernel": 25, "value_layers": 2},
+    {"pool": 40, "kernel": 25, "value_layers": 2, "reader": "hidden"},
     {"pool": 1, "value_layers": 0, "attention_query": "uniform"},
     {"conditioning": Conditioning.CONCAT},
     {"conditioning": Conditioning.FILM},
