@@ -22,7 +22,7 @@ from bioattn.attention.capture import Substitution, substitute
 from bioattn.checks import thresholds
 from bioattn.checks.measures import Measure, Measures, Verdict
 from bioattn.checks.next_steps import Names, next_steps
-from bioattn.checks.record import CheckRecord, Curve, HeadSpread, TreatmentVariants
+from bioattn.checks.record import CheckRecord, Curve, HeadSpread
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.runner import Floats, Runner
@@ -132,7 +132,6 @@ class Probe:
     measures: Measures = field(default_factory=Measures)
     curves: dict[str, Curve] = field(default_factory=dict)
     heads: list[HeadSpread] = field(default_factory=list)
-    variants: list[TreatmentVariants] = field(default_factory=list)
 
     @property
     @abstractmethod
@@ -333,7 +332,6 @@ def check_model(
         measures=list(probe.measures.values()),
         curves=probe.curves,
         heads=probe.heads,
-        variants=probe.variants,
         skipped=probe.measures.skipped,
     )
 

@@ -212,7 +212,7 @@ class PromoterProbe(Probe):
         check_maps(self, maps)
         check_pointing(self, maps)
         if self.evidence.variants is not None:
-            self.variants = check_variants(self, self.evidence.variants)
+            check_variants(self, self.evidence.variants)
 
     def retrain(self, *, worth_it: bool) -> None:
         """Train the controls that are missing."""

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from bioattn import __version__
 from bioattn.checks.measures import Code, Measure, Verdict, number, rounded
 from bioattn.io.files import json_result
-from bioattn.promoters.response_metrics import Estimate
 from bioattn.text import counted
 
 CHECK_FORMAT, CHECK_VERSION = "bioattn-check", "1.0"
@@ -59,18 +58,6 @@ class HeadSpread:
     """Mean weight that goes to the sink; 0 without one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreatmentVariants:
-    """Spearman correlations of one treatment over positions with its measured effects, with 95 % intervals."""
-
-    treatment: str
-    map: Estimate
-    other_truths: Estimate | None
-    """Of its map with the effects under the other treatments, mean."""
-    mutagenesis: Estimate
-    smoothing: Estimate
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckRecord:
     """Verdict, measures and curves of a check."""
@@ -83,7 +70,6 @@ class CheckRecord:
     curves: dict[str, Curve] = field(default_factory=dict)
     """`deletion` and `insertion`."""
     heads: Sequence[HeadSpread] = ()
-    variants: Sequence[TreatmentVariants] = ()
     skipped: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -150,15 +136,6 @@ class CheckRecord:
             lines.append("  ".join([name.ljust(label), *right, state]).rstrip())
         note = next(note for key, note in NOTES.items() if key in self.settings)
         lines += ["", f"{note} docs/checks.md says more."]
-        if self.variants:
-            lines += ["", "Variants: Spearman over positions with the measured effects, by treatment"]
-        for variants in self.variants:
-            figures = [
-                f"{name.replace('_', ' ')} {estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
-                for name in ("map", "other_truths", "mutagenesis", "smoothing")
-                if (estimate := getattr(variants, name)) is not None
-            ]
-            lines.append(f"  {variants.treatment}: {', '.join(figures)}")
         if self.skipped:
             lines += ["", "Skipped:", *(f"  {names}: {why}" for why, names in self.skipped_by_reason.items())]
         return "\n".join(lines) + "\n"
@@ -189,14 +166,10 @@ def _cells(measure: Measure) -> tuple[str, str, str, str, str]:
 def read_check(path: Path) -> CheckRecord:
     """Raises: FormatError when the file is not a check, or an incomplete one."""
     with json_result(path, CHECK_FORMAT, CHECK_VERSION, "explain check") as content:
-        verdict, measures, variants = content["verdict"], [], []
+        verdict, measures = content["verdict"], []
         for entry in content["measures"]:
             ends = entry["interval"] and (*entry["interval"],)
             measures.append(Measure(**entry | {"value": number(entry["value"]), "interval": ends}))
-        for entry in content["variants"]:
-            treatment = entry.pop("treatment")
-            estimates = {name: ends and Estimate(*map(number, ends)) for name, ends in entry.items()}
-            variants.append(TreatmentVariants(treatment=treatment, **estimates))
         return CheckRecord(
             model_sha256=content["model_sha256"],
             input_sha256=content["input_sha256"],
@@ -211,6 +184,5 @@ def read_check(path: Path) -> CheckRecord:
                 HeadSpread(**head | {name: number(head[name]) for name in ("entropy", "top_weight", "sink")})
                 for head in content["heads"]
             ],
-            variants=variants,
             skipped={str(entry["name"]): str(entry["why"]) for entry in content["skipped"]},
         )

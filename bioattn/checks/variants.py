@@ -21,7 +21,6 @@ from scipy.stats import rankdata
 from bioattn.checks.deletion import mean_ignoring_nan
 from bioattn.checks.engine import RESAMPLES
 from bioattn.checks.promoters import ONE_TREATMENT, PromoterProbe, read_maps
-from bioattn.checks.record import TreatmentVariants
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.nucleotides import LETTERS, UNKNOWN
 from bioattn.formats.tables import open_table, parse_numbers, refuse_duplicate_columns
@@ -139,7 +138,7 @@ class Tracks(NamedTuple):
     """Whether the map has a sign; without, it is compared with the size of effects."""
 
 
-def check_variants(probe: PromoterProbe, table: Path) -> list[TreatmentVariants]:
+def check_variants(probe: PromoterProbe, table: Path) -> None:
     """Add how well maps predict the effects in `table` of variants of the promoters.
 
     Raises: FormatError as `read_variant_effects`, and for a variant that is not one of its promoter; BioattnError
@@ -147,7 +146,7 @@ def check_variants(probe: PromoterProbe, table: Path) -> list[TreatmentVariants]
     """
     effects = read_variant_effects(table, probe.names)
     tracks = read_tracks(probe, effects)
-    names, seed = effects.treatments, probe.settings.seed
+    seed = probe.settings.seed
     own_truth = tracks.truth if tracks.signed else np.abs(tracks.truth)
     of_map = block_spearman(tracks.map, own_truth, seed)
     of_mutagenesis = block_spearman(tracks.mutagenesis, tracks.truth, seed)
@@ -155,8 +154,8 @@ def check_variants(probe: PromoterProbe, table: Path) -> list[TreatmentVariants]
     kind = "contributions" if tracks.signed else "attention weights"
     number = int((~np.isnan(tracks.truth)).any(1).sum())
     where = f"Over {number:,} positions of {counted(len(effects.variants), 'promoter')}"
-    maps, smoothing = _own(of_map), _own(of_smoothing)
-    gained = None if len(names) == 1 else maps - _others(of_map).mean(1)
+    maps, smoothing = own_truths(of_map), own_truths(of_smoothing)
+    gained = None if len(effects.treatments) == 1 else maps - other_truths(of_map).mean(1)
     for name, label, values_R, sentence, least in (
         (
             "variants_map",
@@ -169,7 +168,7 @@ def check_variants(probe: PromoterProbe, table: Path) -> list[TreatmentVariants]
         (
             "variants_mutagenesis",
             "Spearman of in-silico mutagenesis",
-            _own(of_mutagenesis),
+            own_truths(of_mutagenesis),
             "The effects that the model predicts for the same mutations correlate at {value:.2f}.",
             None,
         ),
@@ -196,39 +195,9 @@ def check_variants(probe: PromoterProbe, table: Path) -> list[TreatmentVariants]
         ),
     ):
         if values_R is None:
-            probe.measures.skip(ONE_TREATMENT, name, "variants_difference")
+            probe.measures.skip(ONE_TREATMENT, name)
         else:
             probe.add(name, f"variants: {label}", interval(values_R), sentence, least)
-    if len(names) > 1:
-        _check_differences(probe, tracks, own_truth)
-    return [
-        TreatmentVariants(
-            treatment=name,
-            map=interval(of_map[:, number, number]),
-            other_truths=None if len(names) == 1 else interval(_others(of_map)[:, number]),
-            mutagenesis=interval(of_mutagenesis[:, number, number]),
-            smoothing=interval(of_smoothing[:, number, number]),
-        )
-        for number, name in enumerate(names)
-    ]
-
-
-def _check_differences(probe: PromoterProbe, tracks: Tracks, own_truth_GTL: Floats) -> None:
-    """Add correlations of what sets a treatment apart from the mean over treatments; of two, their difference."""
-    for name, label, track_GTL, truth_GTL, least in (
-        ("variants_difference", "maps", tracks.map, own_truth_GTL, 0.0),
-        ("variants_difference_mutagenesis", "in-silico mutagenesis", tracks.mutagenesis, tracks.truth, None),
-        ("variants_difference_smoothing", "smoothed effects", tracks.smoothed, tracks.truth, None),
-    ):
-        correlations = block_spearman(_apart(track_GTL), _apart(truth_GTL), probe.settings.seed)
-        probe.add(
-            name,
-            f"variants: Spearman of differences between treatments, {label}",
-            interval(_own(correlations)),
-            f"What sets the effects under a treatment apart from the mean over treatments, {label} predict at "
-            "Spearman {value:.2f}.",
-            least,
-        )
 
 
 def read_tracks(probe: PromoterProbe, effects: VariantEffects) -> Tracks:
@@ -321,16 +290,12 @@ def block_spearman(first_GTL: Floats, truth_GUL: Floats, seed: int) -> Floats:
     return resampled(correlations, int(there_N.sum()), RESAMPLES, seed)
 
 
-def _own(correlations_RTU: Floats) -> Floats:
+def own_truths(correlations_RTU: Floats) -> Floats:
     """Mean over treatments of what each has with its own truth, (R,)."""
     return mean_ignoring_nan(np.diagonal(correlations_RTU, axis1=1, axis2=2), axis=1)
 
 
-def _others(correlations_RTU: Floats) -> Floats:
+def other_truths(correlations_RTU: Floats) -> Floats:
     """For each treatment the mean over the others' truths, (R, T)."""
     same = np.eye(correlations_RTU.shape[1], dtype=bool)
     return mean_ignoring_nan(np.where(same, np.nan, correlations_RTU), axis=2)
-
-
-def _apart(tracks_GTL: Floats) -> Floats:
-    return np.asarray(tracks_GTL - tracks_GTL.mean(1, keepdims=True))

@@ -163,7 +163,7 @@ PARSERS = {
     "check": (
         read_check,
         b'{"format":"bioattn-check","format_version":"1.0","model_sha256":"","input_sha256":"",'
-        b'"verdict":{"code":"used","sentence":"b","caveats":[],"rests_on":[]},"heads":[],"variants":[],'
+        b'"verdict":{"code":"used","sentence":"b","caveats":[],"rests_on":[]},"heads":[],'
         b'"measures":[{"name":"m","label":"m","value":0.5,"interval":null,"threshold":0.1,"passed":true,'
         b'"sentence":""}],"skipped":[],"settings":{"promoters":1,"treatments":2},'
         b'"curves":{"deletion":{"fraction":[0.1],"top":[1],"random":[0.5]}}}',
