@@ -16,7 +16,7 @@ from bioattn.io.records import audit_path, audit_text
 from bioattn.promoters.choices import DatasetSettings, PrepareDataset, Split, Standardize
 from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.genes import GeneNames
-from bioattn.promoters.homology import nearest_correlation, read_proteins
+from bioattn.promoters.homology import read_proteins
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.promoters.response_matrix import (
     BY_NAME,
@@ -215,7 +215,7 @@ def build_dataset(
         gene_split=split.sides,
         treatment_split=treatment_split,
         task=settings.task,
-        metadata=_metadata(kept, settings, split, labelled, training, treatment_split),
+        metadata=_metadata(kept, settings, split),
         standard_error=None if error is None else error.astype(np.float32),
         target_mean=mean,
         target_sd=sd,
@@ -339,14 +339,10 @@ def _metadata(
     promoters: Sequence[Promoter],
     settings: DatasetSettings,
     split: GeneSplit,
-    labelled: ResponseMatrix,
-    training: NDArray[np.int64],
-    treatment_split: NDArray[np.uint8],
 ) -> dict[str, Any]:
     downstream = {promoter.downstream for promoter in promoters}
-    held_out = np.flatnonzero(treatment_split != TRAIN)
     of_settings = ("task", "threshold", "direction", "max_padj", "replicate_column", "control", "standardize")
-    metadata: dict[str, Any] = {
+    return {
         **{name: getattr(settings, name) for name in of_settings},
         "split": split.description,
         "holdouts": list(map(str, settings.parsed_holdouts)),
@@ -354,22 +350,6 @@ def _metadata(
         "leakage": [asdict(figure) for figure in split.leakage],
         "downstream": downstream.pop() if len(downstream) == 1 else None,
     }
-    if held_out.size:
-        nearest = nearest_correlation(
-            labelled.values.astype(np.float32), training, held_out, np.flatnonzero(treatment_split == TRAIN)
-        )
-        known = nearest[~np.isnan(nearest)]
-        if known.size:
-            LOGGER.info(
-                f"{held_out.size:,} held-out treatments: the nearest training treatment correlates "
-                f"{np.median(known):.2f} in the median (training genes)"
-            )
-        names = labelled.treatments.names
-        metadata["nearest_training_treatment_r"] = {
-            names[i]: None if np.isnan(r) else round(float(r), 6)
-            for i, r in zip(held_out, nearest, strict=True)
-        }
-    return metadata
 
 
 def _report_sides(dataset: PromoterDataset) -> None:

@@ -287,34 +287,6 @@ def overlaps_any(
     return result
 
 
-def nearest_correlation(
-    targets: NDArray[np.float32],
-    gene_rows: NDArray[np.int64],
-    treatments: NDArray[np.int64],
-    against: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """Pearson r of each of `treatments` with the one of `against` that resembles it most, over `gene_rows`.
-
-    Missing values count as the treatment's mean. NaN where a treatment is constant or `against` is empty.
-    """
-    if not len(against) or not len(treatments):
-        return np.full(len(treatments), np.nan)
-    mine, theirs = (_standardised(targets[np.ix_(gene_rows, each)]) for each in (treatments, against))
-    correlation = mine.T @ theirs
-    best = np.where(np.isnan(correlation), -np.inf, correlation).max(axis=1)
-    return np.where(np.isneginf(best), np.nan, best)
-
-
 def _linked(links: Links, here: NDArray[np.bool_], there: NDArray[np.bool_], min_share: float) -> float:
     hit = here[links.first] & there[links.second] & (links.share >= min_share)
     return len(np.unique(links.first[hit])) / int(here.sum())
-
-
-def _standardised(values: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Columns with mean 0 and length 1; NaN columns where there is no spread."""
-    wide = values.astype(np.float64)
-    present = ~np.isnan(wide)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(present, wide, 0).sum(axis=0) / present.sum(axis=0)
-        centred = np.where(present, wide - mean, 0.0)
-        return np.asarray(centred / np.sqrt((centred**2).sum(axis=0)))

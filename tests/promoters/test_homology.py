@@ -14,7 +14,6 @@ from bioattn.promoters.homology import (
     Links,
     group_labels,
     measure_leakage,
-    nearest_correlation,
     overlap_links,
     overlaps_any,
     promoter_links,
@@ -186,18 +185,3 @@ def test_figures_count_each_promoter_once():
     assert figures["test", "validation"].shared_kmers == pytest.approx(1 / 3)
     assert figures["validation", "train"].shared_kmers == 0
     assert "33.3 % share at least 10 % of their 14-mers with one, 33.3 % overlap one" in test.sentence()
-
-
-def test_nearest_correlation_against_numpy():
-    generator = np.random.default_rng(0)
-    targets = generator.normal(size=(50, 6)).astype(np.float32)
-    targets[:, 5] = 1  # constant
-    rows = np.arange(10, 50)
-    found = nearest_correlation(targets, rows, np.array([0, 1, 5]), np.array([2, 3, 4]))
-    for position, treatment in enumerate([0, 1]):
-        expected = max(
-            np.corrcoef(targets[rows, treatment], targets[rows, other])[0, 1] for other in (2, 3, 4)
-        )
-        assert found[position] == pytest.approx(expected, abs=1e-6)
-    assert np.isnan(found[2])
-    assert np.isnan(nearest_correlation(targets, rows, np.array([0]), np.array([], dtype=np.int64))).all()
