@@ -106,7 +106,7 @@ def build_dataset(
             f"{other.flank}; make them in one run of `bioattn prepare promoters`"
         )
     control, replicates = settings.control, settings.replicate_column
-    untested = responses.padj is None and responses.standard_error is None
+    untested = responses.padj is None
     linear, raw = (untested and check(responses.values) for check in (is_linear, is_counts))
     if control is not None:
         if not linear and not are_small_counts(responses.values):
@@ -191,7 +191,7 @@ def build_dataset(
             labelled.treatments, [h for h in settings.parsed_holdouts if h.key is not None], settings.seed
         )
     training = np.flatnonzero(split.sides == TRAIN)
-    names, error = labelled.treatments.names, labelled.standard_error
+    names = labelled.treatments.names
     constant = _report_constant(labelled, training)
     targets, mean, sd = labelled.values, None, None
     if settings.standardize is Standardize.TREATMENT:
@@ -201,7 +201,7 @@ def build_dataset(
         mean = np.where(present, values, 0.0).sum(axis=0) / count
         sd = np.sqrt((np.where(present, values - mean, 0.0) ** 2).sum(axis=0) / count)
         sd = np.where(sd > 0, sd, 1.0)
-        targets, error = (targets - mean) / sd, None if error is None else error / sd
+        targets = (targets - mean) / sd
     dataset = PromoterDataset(
         gene_ids=[p.gene_id for p in kept],
         chrom=[p.chrom for p in kept],
@@ -216,7 +216,6 @@ def build_dataset(
         treatment_split=treatment_split,
         task=settings.task,
         metadata=_metadata(kept, settings, split),
-        standard_error=None if error is None else error.astype(np.float32),
         target_mean=mean,
         target_sd=sd,
     )

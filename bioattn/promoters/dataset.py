@@ -24,7 +24,7 @@ PROMOTER_DATASET = DatasetKind(
     name="promoter dataset", format="bioattn-promoter-dataset", version=2, command="bioattn prepare dataset"
 )
 LARGEST_VALUE = 1e12
-"""Largest target or standard error: training sums squares in float32, which ends at 3.4e38."""
+"""Largest target: training sums squares in float32, which ends at 3.4e38."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -53,8 +53,6 @@ class PromoterDataset:
     task: Task
     metadata: dict[str, Any]
     """What made the dataset (settings, counts, leakage between the splits); JSON types only."""
-    standard_error: NDArray[np.float32] | None = None
-    """(genes, treatments): standard errors of the targets, in their units, where the tables gave them."""
     target_mean: NDArray[np.float64] | None = None
     """(treatments,): subtracted from the responses when they were standardised; None = they were not."""
     target_sd: NDArray[np.float64] | None = None
@@ -115,8 +113,6 @@ def write_dataset(path: Path, dataset: PromoterDataset) -> None:
                 node = put_array(features, f"{index:06d}", [str(value) for value in values])
             set_attribute(node, "name", column)
         put_array(file, "targets/values", dataset.targets.astype("<f4"))
-        if dataset.standard_error is not None:
-            put_array(file, "targets/standard_error", dataset.standard_error.astype("<f4"))
         put_metadata(file, dataset.metadata)
         PROMOTER_DATASET.write_attributes(
             file,
@@ -150,7 +146,6 @@ def read_dataset(path: Path) -> PromoterDataset:
             treatment_split=arrays.get("treatments/split", "u1"),
             task=cast(Task, attributes["task"]),
             metadata=arrays.metadata(),
-            standard_error=arrays.optional("targets/standard_error", "f4"),
             target_mean=arrays.optional("treatments/mean", "f8"),
             target_sd=arrays.optional("treatments/sd", "f8"),
         )

@@ -1,4 +1,4 @@
-"""Which columns of a table of responses hold genes, treatments, values, and their errors and tests."""
+"""Which columns of a table of responses hold genes, treatments, values, and their tests."""
 
 import fnmatch
 import itertools
@@ -23,7 +23,6 @@ class ColumnRoles:
     gene: int
     treatment: tuple[int, ...] = ()
     values: tuple[int, ...]
-    standard_error: int | None = None
     padj: int | None = None
     effect: bool = False
     """Whether the values are effects that a program computed, infinite where a control is 0."""
@@ -165,7 +164,6 @@ def find_columns(
         values=(value,),
         effect=value == effect,
         status=status,
-        standard_error=_first(names, _STANDARD_ERROR),
         padj=_first(names, _PADJ),
     )
 

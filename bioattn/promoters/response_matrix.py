@@ -181,7 +181,7 @@ def apply_task(matrix: ResponseMatrix, settings: DatasetSettings) -> ResponseMat
         passed = up if direction is Direction.UP else down if direction is Direction.DOWN else up | down
         if settings.max_padj is not None and padj is not None:
             passed = passed & (padj <= settings.max_padj)
-        return replace(matrix, values=np.where(np.isnan(values), np.nan, passed), standard_error=None)
+        return replace(matrix, values=np.where(np.isnan(values), np.nan, passed))
     if settings.max_padj is not None and padj is not None:
         weak = padj > settings.max_padj
         LOGGER.warning(

@@ -51,15 +51,12 @@ class Measured:
     """Values of a matrix or of some of its cells, NaN = missing; None where no table gave them."""
 
     values: NDArray[np.float64]
-    standard_error: NDArray[np.float64] | None = None
-    """Of `values`, from contrast tables."""
     padj: NDArray[np.float64] | None = None
-    """Adjusted p."""
+    """Adjusted p, from contrast tables."""
 
     def changed(self, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> "Measured":
-        """All arrays, changed alike."""
-        error, padj = (None if each is None else change(each) for each in (self.standard_error, self.padj))
-        return Measured(values=change(self.values), standard_error=error, padj=padj)
+        """Both arrays, changed alike."""
+        return Measured(values=change(self.values), padj=None if self.padj is None else change(self.padj))
 
 
 def average_cells(
@@ -68,31 +65,23 @@ def average_cells(
     """Average what is given for the cells of a matrix; missing values are left out.
 
     blocks: index of cells, of which one may occur several times, and what is given for them; they are added one
-    after the other, so memory is that of one block plus a few matrices. Returns the means, their standard errors
-    (values taken as independent; NaN where one has none) and the largest adjusted p (NaN where one was not
-    tested), and how many values there were.
+    after the other, so memory is that of one block plus a few matrices. Returns the means and the largest adjusted
+    p (NaN where one was not tested), and how many values there were.
     """
-    total, variance, padj = np.zeros(shape), np.zeros(shape), np.full(shape, -np.inf)
-    count, errors = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
-    with_padj = False
+    total, count = np.zeros(shape), np.zeros(shape, dtype=np.int32)
+    padj, with_padj = np.full(shape, -np.inf), False
     for place, block in blocks:
         present = ~np.isnan(block.values)
         np.add.at(total, place, np.where(present, block.values, 0.0))
         np.add.at(count, place, present)
-        if block.standard_error is not None:
-            known = present & ~np.isnan(block.standard_error)
-            np.add.at(variance, place, np.where(known, block.standard_error, 0.0) ** 2)
-            np.add.at(errors, place, known)
         if block.padj is not None:
             with_padj = True
             # NaN (not tested) wins over any number: the mean counts as tested only if all values were.
             np.maximum.at(padj, place, np.where(present, block.padj, -np.inf))
-    known = (count > 0) & (errors == count)
-    mean, error = np.full(shape, np.nan), np.full(shape, np.nan)
+    mean = np.full(shape, np.nan)
     np.divide(total, count, out=mean, where=count > 0)
-    np.divide(np.sqrt(variance), count, out=error, where=known)
     largest = np.where(np.isneginf(padj), np.nan, padj) if with_padj else None
-    return Measured(values=mean, standard_error=error if errors.any() else None, padj=largest), count
+    return Measured(values=mean, padj=largest), count
 
 
 class ResponseSource(NamedTuple):
@@ -164,7 +153,6 @@ def read_responses(
         gene_ids=names,
         treatments=list(tables.treatments),
         values=means.values,
-        standard_error=means.standard_error,
         padj=means.padj,
         duplicated={names[i]: int(several[i]) for i in np.flatnonzero(several > 1)},
     )
@@ -204,7 +192,7 @@ def _read_table(
             "itself; --layout contrast says otherwise"
         )
     LOGGER.info(_described(reader, roles))
-    columns = [i for i in (*roles.values, roles.standard_error, roles.padj) if i is not None]
+    columns = [i for i in (*roles.values, roles.padj) if i is not None]
     _take_limits(reader, columns)
     rows = [(line, cells) for line, cells in reader.rows() if not is_missing(cells[roles.gene])]
     without_id = [line for line, cells in reader.rows() if is_missing(cells[roles.gene])]
@@ -238,20 +226,16 @@ def _read_table(
         treatments = [tables.treatment(header[i], path, alone=True) for i in columns if header[i]]
         tables.blocks.append((np.ix_(genes, np.array(treatments)), Measured(values=table[:, named])))
     else:
-        more = {}
-        for quantity, index, high in (
-            ("standard_error", roles.standard_error, np.inf),
-            ("padj", roles.padj, 1.0),
-        ):
-            if index is not None:
-                more[quantity] = values = table[:, columns.index(index)]
-                for row in np.flatnonzero((values < 0) | (values > high))[:1]:
-                    limits = "below 0" if values[row] < 0 else f"above {high:g}"
-                    raise FormatError(
-                        f"{path}:{rows[row][0]}, column {header[index]!r}: {values[row]:g} is {limits}, which "
-                        "this quantity cannot be"
-                    )
-        tables.blocks.append(((genes, np.array(treatments)), Measured(values=table[:, 0], **more)))
+        padj = None
+        if roles.padj is not None:
+            padj = table[:, columns.index(roles.padj)]
+            for row in np.flatnonzero((padj < 0) | (padj > 1))[:1]:
+                limits = "below 0" if padj[row] < 0 else "above 1"
+                raise FormatError(
+                    f"{path}:{rows[row][0]}, column {header[roles.padj]!r}: {padj[row]:g} is {limits}, which "
+                    "this quantity cannot be"
+                )
+        tables.blocks.append(((genes, np.array(treatments)), Measured(values=table[:, 0], padj=padj)))
     dates = list(filter(_DATE.fullmatch, itertools.islice(tables.genes, earlier, None)))
     if dates:
         LOGGER.warning(
@@ -315,8 +299,6 @@ def _described(reader: TableReader, roles: ColumnRoles) -> str:
     if roles.treatment:
         parts.append(f"treatments in {listed([repr(header[i]) for i in roles.treatment])}")
     parts.append(f"values in {header[roles.values[0]]!r}")
-    if roles.standard_error is not None:
-        parts.append(f"standard errors in {header[roles.standard_error]!r}")
     if roles.padj is not None:
         parts.append(f"adjusted p in {header[roles.padj]!r}")
     return ", ".join(parts)

@@ -178,7 +178,6 @@ def test_dataset():
         treatment_split=np.zeros(2, np.uint8),
         task="regression",
         metadata={"leakage": []},
-        standard_error=np.ones((3, 2), np.float32),
         target_mean=np.zeros(2),
         target_sd=np.ones(2),
     )

@@ -25,13 +25,12 @@ def promoters(names, length=50):
     ]
 
 
-def responses(frame, padj=None, error=None):
+def responses(frame, padj=None):
     return Responses(
         gene_ids=list(frame.index),
         treatments=list(frame.columns),
         values=frame.to_numpy(dtype=np.float64),
         padj=padj,
-        standard_error=error,
         duplicated={},
     )
 
@@ -137,11 +136,10 @@ def test_max_padj_makes_regression_values_missing():
 def test_standardised_targets_can_be_turned_back():
     frame = random_frame(80)
     frame["flat"] = 3.0
-    error = np.full(frame.shape, 0.5)
     plain, scaled = (
         build_dataset(
             promoters(frame.index),
-            responses(frame, error=error),
+            responses(frame),
             None,
             DatasetSettings(splits=RANDOM, standardize=how),
         )[0]
@@ -152,8 +150,6 @@ def test_standardised_targets_can_be_turned_back():
     np.testing.assert_allclose(np.nanstd(training, axis=0), 1, atol=1e-6)
     back = scaled.targets * scaled.target_sd + scaled.target_mean
     np.testing.assert_allclose(back, plain.targets, atol=1e-5)
-    error_back = scaled.standard_error * scaled.target_sd
-    np.testing.assert_allclose(error_back, plain.standard_error, atol=1e-6)
     assert scaled.target_sd[4] == 1
 
 

@@ -52,7 +52,6 @@ def datasets(draw):
         treatment_split=generator.integers(0, 3, treatments).astype(np.uint8),
         task="regression",
         metadata={"note": draw(NAME), "list": [1, 2.5, None]},
-        standard_error=np.abs(targets) if draw(st.booleans()) else None,
         target_mean=generator.normal(size=treatments) if scaled else None,
         target_sd=generator.random(treatments) + 0.1 if scaled else None,
     )
