@@ -1,9 +1,7 @@
 """What the first layer of a promoter model matches, as counts of bases.
 
 A filter of a convolution is shown as the sites that excite it at least half as much as the one site that excites
-it most (Kelley et al. 2016; Koo & Eddy 2019). For the k-mer stem, which learns a vector for each k-mer, the k-mers
-of longest vectors are shown, each with those of its neighbours (one base replaced) whose vectors point the same
-way at least half as far.
+it most (Kelley et al. 2016; Koo & Eddy 2019).
 
 Shape suffixes: B promoters, L bases, F filters, K bases of a filter, C channels.
 """
@@ -18,16 +16,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bioattn.errors import BioattnError
-from bioattn.formats.nucleotides import UNKNOWN, decode, reverse_complement
+from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
 from bioattn.models.promoter.model import ConcatModel, PromoterModel
-from bioattn.models.promoter.stem import ConvStem, KmerStem, one_hot
+from bioattn.models.promoter.stem import ConvStem, one_hot
 
 HALF = 0.5
 MAX_SITES = 1000
 """The best sites of a filter count."""
 MAX_PROMOTERS = 2000
 """So many promoters, evenly chosen, are looked through."""
-TOP_KMERS = 50
 _BATCH = 32
 
 
@@ -38,19 +35,17 @@ Counts = NDArray[np.float64]
 def first_layer_matches(
     model: PromoterModel, codes_BL: NDArray[np.uint8], device: torch.device
 ) -> Iterator[tuple[str, Counts]]:
-    """Counts of what `filter_<number>` or `kmer_<letters>` matches in promoters.
+    """Counts of what `filter_<number>` matches in promoters.
 
-    codes_BL: promoters as the model sees them. Raises: BioattnError when the model has no first layer that this
-    knows.
+    codes_BL: promoters as the model sees them. Raises: BioattnError when the model has no filters in its first
+    layer.
     """
     codes = codes_BL[:: max(1, -(-len(codes_BL) // MAX_PROMOTERS))]
-    modules = [each for each in model.modules() if isinstance(each, ConvStem | KmerStem | ConcatModel)]
+    modules = [each for each in model.modules() if isinstance(each, ConvStem | ConcatModel)]
     if not modules:
-        raise BioattnError("--model: has neither filters nor k-mers in its first layer")
+        raise BioattnError("--model: has no filters in its first layer")
     for module in modules:
-        if isinstance(module, KmerStem):
-            yield from _of_kmers(module, codes)
-        elif isinstance(module, ConvStem):
+        if isinstance(module, ConvStem):
             yield from _of_filters(module.convolution, codes, device, both_strands=module.both_strands)
         else:
             first: Any = module.sequence[0]
@@ -99,29 +94,3 @@ def _excitations(
             continue
         backward = functional.conv1d(bases, convolution.weight.flip(1, 2), convolution.bias)
         yield first, torch.maximum(forward, backward), backward > forward
-
-
-def _of_kmers(stem: KmerStem, codes: NDArray[np.uint8]) -> Iterator[tuple[str, Counts]]:
-    k, both = stem.config.kmer, stem.config.both_strands
-    vectors = stem.vectors.weight.detach().cpu().numpy()[: stem.num_columns].astype(np.float64)
-    column_of_kmer = stem.column.cpu().numpy()[: 4**k]
-    kmers = (np.arange(4**k)[:, None] // 4 ** np.arange(k - 1, -1, -1) % 4).astype(np.uint8)
-    occurrences = np.zeros(stem.num_columns + 1)
-    for first in range(0, len(codes), _BATCH):
-        columns = stem.columns_within(torch.from_numpy(codes[first : first + _BATCH]).to(stem.column.device))
-        occurrences += np.bincount(columns.cpu().numpy().ravel(), minlength=occurrences.size)
-    # What all k-mers share says nothing of any of them.
-    vectors -= np.average(vectors, axis=0, weights=np.maximum(occurrences[:-1], 1e-9))
-    length = np.linalg.norm(vectors, axis=1)
-    for column in np.argsort(-length, kind="stable")[:TOP_KMERS]:
-        kmer = kmers[int(np.flatnonzero(column_of_kmer == column)[0])]
-        pull = vectors @ vectors[column] / max(float(length[column]), 1e-12)
-        near = (kmers != kmer).sum(axis=1) <= 1
-        near &= pull[column_of_kmer] >= HALF * length[column]
-        # A palindrome's neighbours stand on both strands; elsewhere each column has one word near the k-mer.
-        counts = np.zeros((k, 4))
-        for number in np.flatnonzero(near).tolist():
-            counts[np.arange(k), kmers[number]] += occurrences[column_of_kmer[number]]
-        if both and np.array_equal(kmer, reverse_complement(kmer)):
-            counts = (counts + counts[::-1, ::-1]) / 2
-        yield f"kmer_{decode(kmer)}", counts

@@ -360,7 +360,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
             LOGGER.warning(f"doses that are no number with a unit count as unknown: {quoted(unclear)}")
 
     def first_layer_matches(self, codes_BL: NDArray[np.uint8]) -> Iterator[tuple[str, NDArray[np.float64]]]:
-        """What the filters or k-mers of the first layer match in promoters, as counts (places, 4)."""
+        """What the filters of the first layer match in promoters, as counts (places, 4)."""
         from bioattn.models.promoter.first_layer import first_layer_matches
 
         return first_layer_matches(self.model, codes_BL, self.device)
