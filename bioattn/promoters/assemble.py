@@ -223,13 +223,12 @@ def build_dataset(
     had_value: list[bool] = np.any(~np.isnan(matrix.values), axis=1).tolist()
     side_of = dict(zip(dataset.gene_ids, dataset.gene_split.tolist(), strict=True))
     audit = [
-        AuditRow("gene", p.gene_id, "kept", note, SPLIT_NAMES[side_of[p.gene_id]], int(count), unit)
+        AuditRow("gene", p.gene_id, "kept", note, SPLIT_NAMES[side_of[p.gene_id]], int(count))
         if count
         else AuditRow(
-            "gene", p.gene_id, "dropped", "no value left by --max-padj" if had else "no response", "", 0, unit
+            "gene", p.gene_id, "dropped", "no value left by --max-padj" if had else "no response", "", 0
         )
         for p, count, had, note in zip(promoters, gene_counts, had_value, notes, strict=True)
-        for unit in [split.unit_notes.get(p.gene_id, "")]
     ]
     side_of = dict(zip(names, treatment_split.tolist(), strict=True))
     audit += rejected

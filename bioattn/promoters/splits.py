@@ -361,8 +361,6 @@ class GeneSplit(NamedTuple):
     sides: NDArray[np.uint8]
     description: dict[str, Any]
     leakage: list[Leakage]
-    unit_notes: Mapping[str, str]
-    """What the audit says of genes that share a transcription unit, by gene id."""
 
 
 def split_genes(
@@ -394,12 +392,9 @@ def split_genes(
     first: dict[str, int] = {}
     first_of_unit = np.array([first.setdefault(p.unit or f" {i}", i) for i, p in enumerate(promoters)])
     together = first_of_unit, np.arange(len(promoters))
-    units, notes = np.unique(first_of_unit, return_inverse=True)[1], unit_notes(promoters)
-    if notes:
-        description["transcription_units"] = _report_units(units)
     if kind is None and table is None:
         LOGGER.info("all genes are in training; only treatments are held out")
-        return GeneSplit(np.full(len(chrom), TRAIN, dtype=np.uint8), description, [], notes)
+        return GeneSplit(np.full(len(chrom), TRAIN, dtype=np.uint8), description, [])
     paralogues = None if proteins is None else _paralogues(promoters, proteins)
     links = promoter_links(codes)
     if table is not None:
@@ -437,6 +432,7 @@ def split_genes(
         LOGGER.info(f"block: {len(sizes):,} blocks with promoters, the largest of {sizes.max():,}")
         sides = split_by_group(groups, holdouts, settings.seed, str(kind))
     else:
+        units = np.unique(first_of_unit, return_inverse=True)[1]
         sides = split_by_group(units, holdouts, settings.seed, str(kind))
     for other, one in enumerate(first_of_unit.tolist()):
         if sides[one] != sides[other]:
@@ -457,20 +453,7 @@ def split_genes(
             f"--split random does not keep test promoters apart from their relatives in training{here}, so scores "
             "come out too good; use --split homology or chromosome for figures you report"
         )
-    return GeneSplit(sides, description, leakage, notes)
-
-
-def _report_units(units: NDArray[np.int64]) -> dict[str, int]:
-    """Log and count the transcription units of several genes. units: the unit of each gene."""
-    sizes = np.bincount(units)
-    shared = sizes[sizes > 1]
-    figures = {"units": len(shared), "genes": int(shared.sum()), "largest": int(sizes.max())}
-    LOGGER.info(
-        f"{figures['genes']:,} of {len(units):,} genes lie in {figures['units']:,} transcription units "
-        f"of several genes, the largest of {figures['largest']:,}; {figures['genes'] - figures['units']:,} are "
-        "not the first of theirs, so their windows may hold no promoter; they are kept, and the audit tells them"
-    )
-    return figures
+    return GeneSplit(sides, description, leakage)
 
 
 def _kind(settings: DatasetSettings, holdouts: Sequence[Holdout], chrom: Sequence[str]) -> Split | None:
@@ -509,18 +492,3 @@ def _paralogues(promoters: Sequence[Promoter], proteins: Mapping[str, str]) -> L
     first, second = gene[links.first], gene[links.second]
     different = first != second
     return Links(first[different], second[different], links.share[different])
-
-
-def unit_notes(promoters: Sequence[Promoter]) -> dict[str, str]:
-    """What the audit says of each gene that shares its transcription unit: which gene is the most upstream one."""
-    members: dict[str, list[Promoter]] = {}
-    for promoter in promoters:
-        members.setdefault(promoter.unit, []).append(promoter)
-    members.pop("", None)
-    notes: dict[str, str] = {}
-    for unit in members.values():
-        first = min(unit, key=lambda p: -p.end if p.strand == "-" else p.start)
-        if len(unit) > 1:
-            notes |= {p.gene_id: f"in the transcription unit of {first.gene_id}" for p in unit}
-            notes[first.gene_id] = f"first of a transcription unit of {len(unit)}"
-    return notes

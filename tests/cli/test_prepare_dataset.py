@@ -112,7 +112,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(folder, capfd, bad, argume
 
 
 @pytest.mark.parametrize("options", [(), ("--split", "block", "--block-size", "1kb"), ("--split", "random")])
-def test_no_split_parts_a_transcription_unit(folder, capfd, options):
+def test_no_split_parts_a_transcription_unit(folder, options):
     """Units of three neighbours, here and there of two or one."""
     unit = {gene: f"{i // 20}.{(i % 20 + 2) // 3}" for i, gene in enumerate(GENES) if i % 20}
     named = [p._replace(unit=unit.get(p.gene_id, "")) for p in read_promoters(folder / "p.fa")]
@@ -124,16 +124,6 @@ def test_no_split_parts_a_transcription_unit(folder, capfd, options):
         genes_of.setdefault(name, []).append(gene)
     sides = dict(zip(dataset.gene_ids, dataset.gene_split, strict=True))
     assert all(len({sides[gene] for gene in genes}) == 1 for genes in genes_of.values())
-    sizes = [len(genes) for genes in genes_of.values() if len(genes) > 1]
-    counts = dataset.metadata["split"]["transcription_units"]
-    assert counts == {"units": len(sizes), "genes": sum(sizes), "largest": 3}
-    assert f"{sum(sizes)} of 120 genes lie in {len(sizes)} transcription units" in capfd.readouterr().err
-    detail = pd.read_csv("x.dataset.audit.tsv", sep="\t").set_index("name")["detail"]
-    assert detail[["YAL001C", "YAL003C"]].tolist() == [
-        "first of a transcription unit of 3",
-        "in the transcription unit of YAL001C",
-    ]
-    assert pd.isna(detail["YAL000C"])
 
 
 def test_units_that_cannot_be_kept_whole_are_refused(folder, capfd):
@@ -188,16 +178,11 @@ def test_phage_table_of_e_coli(shared, tmp_path, capfd):
     assert unknown["name"].str.startswith("lambda").sum() == 73
     assert "77 genes of the responses left out, no promoter of this name: 'b" in err
     assert dataset.metadata["split"]["genes"] == "homology"
-    # The operons of textbooks stay whole; their first gene is told.
-    side, detail = (audit.set_index("name")[column] for column in ("split", "detail"))
+    # The operons of textbooks stay whole.
+    side = audit.set_index("name")["split"]
     units = ("b0001", "b0002", "b0003", "b0004"), ("b0344", "b0343", "b0342")  # thrLABC; lacZYA, other strand
     for first, *others in units:
         assert {side[gene] for gene in others} == {side[first]}
-        assert {detail[gene] for gene in others} == {f"in the transcription unit of {first}"}
-        assert detail[first] == f"first of a transcription unit of {1 + len(others)}"
-    units = dataset.metadata["split"]["transcription_units"]
-    assert 500 < units["units"] < 1200
-    assert units["genes"] == detail.str.contains("transcription unit", na=False).sum()
 
 
 def test_a_table_gives_the_split(folder, capfd):
