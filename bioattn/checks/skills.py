@@ -265,9 +265,11 @@ def check_recorded_skill(probe: PromoterProbe) -> None:
     """Add the accuracy of the model and of simple models on the same genes, from the training record."""
     figure, chance = ("auroc", 0.5) if probe.model.task == "binary" else ("pearson", 0)
     name = "median AUROC" if figure == "auroc" else "median Pearson r"
-    for table in () if probe.evaluation is None else probe.evaluation.tables:
-        model, best, cells = table.model, table.simple, table.cells
-        own = None if model is None else model.figures.get(figure)
+    if (evaluation := probe.evaluation) is None:
+        return
+    for cells in evaluation.by_cells:
+        model, best = evaluation.model_and_simple(cells)
+        own, simple = model.figure(figure), best.figure(figure)
         if own is None:
             continue
         if probe.genes is None:
@@ -279,15 +281,14 @@ def check_recorded_skill(probe: PromoterProbe) -> None:
                 f"mean has {chance}.",
                 least=thresholds.SKILL,
             )
-        simple = None if best is None else best.figures.get(figure)
-        if best is not None and simple is not None:
+        if simple is not None:
             better = simple >= own
             probe.measures.add(
                 "best_simple_model",
                 "best simple model, by the training record",
                 simple,
                 f"A simple model predicts {'as well or better' if better else 'less well'}: "
-                f"{best.name.partition(' (')[0]} has a {name} of {simple:.2f} on {cells}, this model {own:.2f}.",
+                f"{best.plain_name} has a {name} of {simple:.2f} on {cells}, this model {own:.2f}.",
                 most=own,
                 also=not better,
             )

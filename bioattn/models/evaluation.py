@@ -2,8 +2,8 @@
 `training.json` (docs/formats/model.md)."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,16 @@ from bioattn.store.training_record import (
     read_training_record,
 )
 
-HEADLINE = {"regression": "pearson", "binary": "auroc"}
+FIGURES = {
+    "regression": {
+        "pearson": "median r over treatments",
+        "specific_pearson": "treatment-specific median r",
+        "gene_pearson": "median r over genes",
+        "pooled_pearson": "r over all cells",
+    },
+    "binary": {"auroc": "AUROC", "auprc": "AUPRC"},
+}
+"""Which figures a table of a promoter model shows, and their headings; words speak of the first."""
 METRIC_TITLES = {
     "pearson": "r",
     "spearman": "Spearman ρ",
@@ -36,47 +45,109 @@ METRIC_TITLES = {
 HEADLINE_TITLES = {"pearson": "median r over treatments", "auroc": "median AUROC over treatments"}
 
 
-@dataclass(frozen=True, slots=True)
-class PredictorRow:
-    """One predictor on some cells."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One predictor on one set of cells."""
 
-    name: str
-    is_model: bool
-    figures: dict[str, float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class AccuracyTable:
-    """All predictors on the same cells."""
-
-    cells: str
-    """Such as `test genes`."""
-    metrics: list[str]
-    rows: list[PredictorRow]
-    simple: PredictorRow | None = None
-    """The simple model that was best on validation genes, in the headline figure; None where none was fitted."""
+    name: str = ""
+    cells: str = ""
+    """Such as `test genes` or `test genes × held-out treatments`."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """By metric; NaN = could not be computed."""
 
     @property
-    def model(self) -> PredictorRow | None:
-        return next((row for row in self.rows if row.is_model), None)
+    def is_model(self) -> bool:
+        return self.name == MODEL_ROW
+
+    @property
+    def plain_name(self) -> str:
+        """Without settings of a simple model."""
+        return self.name.partition(" (")[0]
+
+    def figure(self, metric: str) -> float | None:
+        """None where it is not known."""
+        value = self.figures.get(metric, math.nan)
+        return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What the model reaches."""
+    """What a promoter model reaches on genes and treatments it has not seen, beside simple models."""
 
     task: str
-    tables: list[AccuracyTable]
-    """Test genes first."""
-    per_treatment: dict[str, float | None]
-    """The headline figure of every treatment on the test (else validation) genes."""
+    rows: Sequence[Row]
+    per_treatment: Mapping[str, Mapping[str, float]]
+    """The model's figures for every treatment on the test (else validation) genes."""
+    beside: Comparison | None = None
+    simple_model: str = ""
+    """The simple model that was best on validation genes; empty where none was fitted."""
     interval: tuple[float, float] | None = None
-    """95 %, over genes, of the model's headline figure in the first table."""
+    """95 %, over genes, of the model's first figure on the test (else validation) genes."""
+    check: str = ""
+    """What the quick check of the maps says."""
+    verdict: str = ""
+    next: tuple[str, ...] = ()
+    """What to do after that check; it names the user's files, and is not part of the model folder."""
 
     @property
     def headline(self) -> str:
         """The metric that words speak of."""
-        return HEADLINE.get(self.task, "pearson")
+        return next(iter(FIGURES.get(self.task, FIGURES["regression"])))
+
+    @property
+    def by_cells(self) -> dict[str, list[Row]]:
+        """The rows, those on test genes first, then those on validation genes."""
+        order = sorted({row.cells for row in self.rows}, key=lambda cells: (" × " in cells, cells))
+        return {cells: [row for row in self.rows if row.cells == cells] for cells in order}
+
+    def model_and_simple(self, cells: str) -> tuple[Row, Row]:
+        """Rows of the model and of the best simple model, without a figure where there is none."""
+        rows = {row.plain_name: row for row in self.rows if row.cells == cells}
+        return rows.get(MODEL_ROW, Row()), rows.get(self.simple_model, Row())
+
+    def of_treatments(self) -> dict[str, float | None]:
+        """The headline figure of each treatment; None = could not be computed."""
+        return {name: Row(figures=each).figure(self.headline) for name, each in self.per_treatment.items()}
+
+    def table(self) -> list[list[str]]:
+        shown = FIGURES[self.task]
+        body = [
+            [
+                row.name,
+                row.cells,
+                *(f"{row.figures.get(key, math.nan):.3f}".replace("nan", "") for key in shown),
+            ]
+            for row in self.rows
+        ]
+        return [["predictor", "scored on", *shown.values()], *body]
+
+    def tables(self) -> list[list[list[str]]]:
+        """The comparison, without settings of simple models, and the figures of each treatment, if any."""
+        comparison = [[name.partition(" (")[0], *cells] for name, *cells in self.table()]
+        if not self.per_treatment:
+            return [comparison]
+        metrics = next(iter(self.per_treatment.values()))
+        details = [
+            [name, *(f"{value:.3f}" for value in figures.values())]
+            for name, figures in self.per_treatment.items()
+        ]
+        return [comparison, [["treatment", *(METRIC_TITLES[metric] for metric in metrics)], *details]]
+
+    def comparison(self) -> Comparison | None:
+        return self.beside
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rows": [{"name": row.name, "cells": row.cells, **_finite(row.figures)} for row in self.rows],
+            "per_treatment": {name: _finite(figures) for name, figures in self.per_treatment.items()},
+            "interval": self.interval and [round(end, 6) for end in self.interval],
+            "check": self.check,
+            "verdict": self.verdict,
+        }
+
+
+def _finite(figures: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: round(value, 6) if math.isfinite(value) else None for name, value in figures.items()}
 
 
 def read_evaluation(model: Path, record: Mapping[str, Any], task: str) -> Evaluation | None:
@@ -84,44 +155,35 @@ def read_evaluation(model: Path, record: Mapping[str, Any], task: str) -> Evalua
 
     Raises: FormatError when the record has an incomplete one.
     """
+    if not record:
+        return None
+    beside = read_comparison(model, record)
     try:
-        evaluation = record["evaluation"]
-        rows = [
-            (str(row["cells"]), PredictorRow(str(row["name"]), row["name"] == MODEL_ROW, _figures(row)))
-            for row in evaluation["rows"]
-        ]
-        ends = evaluation.get("interval")
-        around = None if ends is None else (float(ends[0]), float(ends[1]))
-        simple = (record.get(COMPARISON) or record.get("kept") or {}).get("simple_model")
-        per_treatment = {
-            str(name): figures.get(HEADLINE.get(task, "pearson"))
-            for name, figures in evaluation["per_treatment"].items()
-        }
+        content, kept = record["evaluation"], record.get("kept") or {}
+        ends = content["interval"]
+        evaluation = Evaluation(
+            task=task,
+            rows=[
+                Row(name=str(row["name"]), cells=str(row["cells"]), figures=_figures(row))
+                for row in content["rows"]
+            ],
+            per_treatment={str(name): _figures(each) for name, each in content["per_treatment"].items()},
+            beside=beside,
+            simple_model=kept.get("simple_model", "") if beside is None else beside.simple_model,
+            interval=None if ends is None else (float(ends[0]), float(ends[1])),
+            check=str(content["check"]),
+            verdict=str(content["verdict"]),
+        )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        if not record:
-            return None
         raise FormatError(
             f"{model / TRAINING_RECORD}: its evaluation is incomplete ({error!r}); train the model again"
         ) from error
-    if not rows:
-        return None
-    tables = []
-    order = ("test genes", "validation genes")
-    known = {cells for cells, _ in rows}
-    for cells in [*(each for each in order if each in known), *sorted(known.difference(order))]:
-        mine = [row for where, row in rows if where == cells]
-        metrics = [name for name in METRIC_TITLES if any(name in row.figures for row in mine)]
-        best = next((row for row in mine if row.name.partition(" (")[0] == simple), None)
-        tables.append(AccuracyTable(cells, metrics, mine, best))
-    return Evaluation(task=task, tables=tables, per_treatment=per_treatment, interval=around)
+    return evaluation if evaluation.rows else None
 
 
-def _figures(row: dict[str, Any]) -> dict[str, float | None]:
-    return {
-        name: float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-        for name, value in row.items()
-        if name in METRIC_TITLES
-    }
+def _figures(content: Mapping[str, Any]) -> dict[str, float]:
+    known = (name for name in METRIC_TITLES if name in content)
+    return {name: math.nan if content[name] is None else float(content[name]) for name in known}
 
 
 def read_comparison(model: Path, record: Mapping[str, Any]) -> Comparison | None:

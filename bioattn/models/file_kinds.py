@@ -115,18 +115,18 @@ def _sample(folder: Path) -> Sample:
     record = read_training_record(folder)
     task = str(read_json(folder / CONFIG).get("task", "regression"))
     evaluation = read_evaluation(folder, record, task) if isinstance(record.get("evaluation"), dict) else None
-    if evaluation is not None and (model := evaluation.tables[0].model) is not None:
-        table, metric = evaluation.tables[0], evaluation.headline
-        best = table.simple
+    if evaluation is not None:
+        cells, metric = next(iter(evaluation.by_cells)), evaluation.headline
+        model, best = evaluation.model_and_simple(cells)
         sections["accuracy"] = {
-            "model": model.figures.get(metric),
-            "baseline": None if best is None else best.figures.get(metric),
-            "baseline_name": None if best is None else best.name,
-            "specific": model.figures.get("specific_pearson"),
+            "model": model.figure(metric),
+            "baseline": best.figure(metric),
+            "baseline_name": best.name or None,
+            "specific": model.figure("specific_pearson"),
             "metric": METRIC_TITLES[metric],
-            "cells": table.cells,
+            "cells": cells,
         }
-        sections["general"] = {"accuracy": model.figures.get(metric)}
+        sections["general"] = {"accuracy": model.figure(metric)}
     if not sections:
         raise BioattnError(
             f"{folder}: was not trained by bioattn, so there is nothing to show of it; leave it out"

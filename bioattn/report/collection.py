@@ -17,7 +17,6 @@ from bioattn.models.evaluation import (
     Evaluation,
     TrainingHistory,
     find_history,
-    read_comparison,
     read_evaluation,
 )
 from bioattn.promoters.dataset import read_dataset
@@ -85,14 +84,15 @@ def collect_report(
     FormatError when one is damaged.
     """
     dataset = None if inputs.dataset is None else read_dataset(inputs.dataset)
-    config, record = {}, {}
+    config, record, accuracy = {}, {}, None
     if inputs.model is not None:
         config, record = read_json(inputs.model / "config.json"), read_training_record(inputs.model)
+        accuracy = read_evaluation(inputs.model, record, str(config.get("task", "regression")))
     motifs = None if inputs.motif_export is None else read_motif_export(inputs.motif_export)
     check = None if inputs.check is None else read_check(inputs.check)
     _require_one_model(inputs, motifs, check)
     predictions = None if inputs.predictions_table is None else _predictions(inputs.predictions_table)
-    code, quick = (str(record.get("evaluation", {}).get(name, "")) for name in ("verdict", "check"))
+    code, quick = ("", "") if accuracy is None else (accuracy.verdict, accuracy.check)
     browser = None
     if inputs.attention is not None:
         with open_attention(inputs.attention) as attention:
@@ -112,10 +112,6 @@ def collect_report(
                 )
     elif genes or treatments:
         raise BioattnError("--genes and --treatment choose from an attention file over promoters; give one")
-    accuracy = None
-    if inputs.model is not None:
-        task = str(config.get("task", "regression"))
-        accuracy = read_evaluation(inputs.model, record, task)
     pages, left_out = collect_alignments(inputs, progress)
     others = [each for each in (inputs.evoformer_model, *inputs.trained_model) if each is not None]
     models = others if inputs.model is None else [inputs.model, *others]
@@ -126,10 +122,9 @@ def collect_report(
     specific = code in ("", Code.SPECIFIC, Code.FAITHFUL_SPECIFIC)
     conditioning = next((each.get("conditioning") for each in config.get("networks", ())), None)
     records = {each: read_training_record(each) for each in models}
-    compared = None if inputs.model is None else read_comparison(inputs.model, record)
     found = [
         *(finding for each in others for finding in findings.comparison_findings(each, records[each])),
-        *findings.accuracy_findings(accuracy, inputs.model is not None, compared),
+        *findings.accuracy_findings(accuracy, inputs.model is not None),
         *findings.data_findings(inputs.dataset if inputs.of_other_data() else None),
         *(finding for each in models for finding in findings.next_findings(each, records[each])),
         *findings.check_findings(check, browser is not None or inputs.model is not None, quick, code),

@@ -80,39 +80,35 @@ def _split(dataset: PromoterDataset) -> str:
     return f"; split by {kind}" if isinstance(kind, str) else ""
 
 
-def accuracy_findings(
-    accuracy: Evaluation | None, has_model: bool, comparison: Comparison | None
-) -> Iterator[Finding]:
-    """The model beside the best simple model. comparison: of the training record."""
+def accuracy_findings(accuracy: Evaluation | None, has_model: bool) -> Iterator[Finding]:
+    """The model beside the best simple model."""
     if accuracy is None:
         if has_model:
             yield Finding("Accuracy", "This model was never scored on genes it had not seen.", "open")
         return
-    table, metric = accuracy.tables[0], accuracy.headline
-    model, simple = table.model, table.simple
-    value = None if model is None else model.figures.get(metric)
-    if model is None or value is None:
+    cells, metric = next(iter(accuracy.by_cells)), accuracy.headline
+    model, simple = accuracy.model_and_simple(cells)
+    if (value := model.figure(metric)) is None:
         yield Finding("Accuracy", "The record of the training has no figure of the model itself.", "open")
         return
     title = HEADLINE_TITLES[metric]
     figure = f"{title} {value:.3f}"
     if accuracy.interval is not None:
         figure += f" [{accuracy.interval[0]:.3f}, {accuracy.interval[1]:.3f}]"
-    if comparison is not None:
-        yield _beside_simple("model", comparison, figure)
+    if accuracy.beside is not None:
+        yield _beside_simple("model", accuracy.beside, figure)
+    elif accuracy.simple_model:
+        text = f"No network: --keep-best kept the best simple model. On {cells} the model reaches a {figure}."
+        yield Finding("Accuracy", text, "bad", leads=True)
     else:
-        text = f"On {table.cells} the model reaches a {figure}. "
-        if simple is None:
-            text += "No simple model was fitted beside it, so this says little: train without --no-baselines."
-        else:
-            text = f"No network: --keep-best kept the best simple model. {text.strip()}"
-        yield Finding("Accuracy", text, "open" if simple is None else "bad", leads=simple is not None)
-    specific = model.figures.get("specific_pearson")
+        text = f"On {cells} the model reaches a {figure}. No simple model was fitted beside it, so this says "
+        yield Finding("Accuracy", text + "little: train without --no-baselines.", "open")
+    specific = model.figure("specific_pearson")
     if specific is not None and len(accuracy.per_treatment) > 1:
-        other = None if simple is None else simple.figures.get("specific_pearson")
+        other = simple.figure("specific_pearson")
         words = f"On the part of the responses that differs between treatments, r is {specific:.3f}"
-        if simple is not None and other is not None:
-            words += f" ({simple.name.partition(' (')[0]}: {other:.3f})"
+        if other is not None:
+            words += f" ({simple.plain_name}: {other:.3f})"
         words += "."
         ahead = other is None or specific > other
         if specific < 0.05:
@@ -337,15 +333,15 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
 
 def per_treatment_words(accuracy: Evaluation) -> str:
     """The spread over treatments in a sentence."""
-    values = np.array([value for value in accuracy.per_treatment.values() if value is not None])
-    if not len(values):
+    known = [(value, name) for name, value in accuracy.of_treatments().items() if value is not None]
+    if not known:
         return ""
-    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-    worst = min((value, name) for name, value in accuracy.per_treatment.items() if value is not None)
+    low, middle, high = np.quantile([value for value, _ in known], [0.25, 0.5, 0.75])
+    lowest, worst = min(known)
     title = METRIC_TITLES[accuracy.headline]
     return (
-        f"Over {counted(len(values), 'treatment')}: {title} {middle:.3f} in the middle, half of them between "
-        f"{low:.3f} and {high:.3f}; the worst is {worst[1]} with {worst[0]:.3f}."
+        f"Over {counted(len(known), 'treatment')}: {title} {middle:.3f} in the middle, half of them between "
+        f"{low:.3f} and {high:.3f}; the worst is {worst} with {lowest:.3f}."
     )
 
 

@@ -29,7 +29,7 @@ from bioattn.checks.record import Curve
 from bioattn.choices import MIN_SEPARATION
 from bioattn.formats.meme import position_information
 from bioattn.io.files import text_output
-from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable, TrainingHistory
+from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, Row, TrainingHistory
 from bioattn.report import findings
 from bioattn.report.alignments import TOUCHING, AlignmentPage
 from bioattn.report.collection import Report
@@ -362,10 +362,10 @@ def _check_curves(curve: Curve) -> Curves | None:
     return curves(series, x_title="part of the windows", y_title="change of the answer")
 
 
-def _bar_rows(table: AccuracyTable, metric: str) -> list[tuple[str, float | None, bool]]:
+def _bar_rows(rows: Sequence[Row], metric: str) -> list[tuple[str, float | None, bool]]:
     """Predictors without their settings, the best first, those without a figure last."""
-    rows = [(each.name.partition(" (")[0], each.figures.get(metric), each.is_model) for each in table.rows]
-    return sorted(rows, key=lambda each: (-(each[1] if each[1] is not None else -9.0), each[0]))
+    bars = [(each.plain_name, each.figure(metric), each.is_model) for each in rows]
+    return sorted(bars, key=lambda each: (-(each[1] if each[1] is not None else -9.0), each[0]))
 
 
 def _figure(value: float | None) -> str:

@@ -12,7 +12,7 @@ import torch
 from bioattn.checks.next_steps import Names
 from bioattn.checks.record import read_check
 from bioattn.choices import TRAIN
-from bioattn.models.evaluation import AccuracyTable, Evaluation, PredictorRow
+from bioattn.models.evaluation import Evaluation, Row
 from bioattn.models.promoter.controls import quick_check
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
@@ -121,12 +121,10 @@ def test_training_ends_with_a_quick_check(made):
     assert not said["next"]
     # A model that is no better than guessing has no maps to believe, however well they point.
     rows = [
-        PredictorRow("this model", True, {"pearson": 0.02}),
-        PredictorRow("ridge", False, {"pearson": 0.3}),
+        Row(name="this model", cells="test genes", figures={"pearson": 0.02}),
+        Row(name="ridge", cells="test genes", figures={"pearson": 0.3}),
     ]
-    guess = Evaluation(
-        task="regression", tables=[AccuracyTable("test genes", [], rows, rows[1])], per_treatment={}
-    )
+    guess = Evaluation(task="regression", rows=rows, per_treatment={}, simple_model="ridge")
     poor = quick_check(model, dataset, names, guess)
     assert poor["verdict"] == "model-not-predictive"
     assert "predicts too little on genes it was not trained on" in poor["check"]

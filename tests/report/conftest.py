@@ -142,6 +142,9 @@ def write_model(folder, table, dataset_sha256):
             "per_treatment": {
                 name: {"pearson": 0.1 * number} for number, name in enumerate(TREATMENTS, start=1)
             },
+            "interval": None,
+            "check": "",
+            "verdict": "",
         },
     }
     (folder / "training.json").write_text(json.dumps(record))

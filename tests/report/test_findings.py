@@ -11,7 +11,7 @@ from bioattn.checks.record import read_check
 from bioattn.errors import FormatError
 from bioattn.formats.meme import Motif, write_meme
 from bioattn.interpret.motifs.motif_folder import read_motif_export
-from bioattn.models.evaluation import AccuracyTable, Evaluation, PredictorRow
+from bioattn.models.evaluation import Evaluation, Row
 from bioattn.report.findings import (
     accuracy_findings,
     check_findings,
@@ -40,16 +40,16 @@ from tests.making import write_check
     ],
 )
 def test_the_model_is_held_against_the_best_simple_model(simple, gain, tone, says):
-    rows = [PredictorRow("this model", True, {"pearson": 0.5})]
-    rows += [PredictorRow("6-mer ridge (of 300 bp)", False, {"pearson": simple})] * (simple is not None)
+    figures = {"this model": 0.5} | ({} if simple is None else {"6-mer ridge (of 300 bp)": simple})
     given = Evaluation(
         task="regression",
-        tables=[AccuracyTable("test genes", ["pearson"], rows, None if simple is None else rows[1])],
-        per_treatment={"a": 0.5},
+        rows=[Row(name=name, cells="test genes", figures={"pearson": r}) for name, r in figures.items()],
+        per_treatment={"a": {"pearson": 0.5}},
+        beside=None if gain is None else Comparison("test genes", "r", 0.5, "6-mer ridge", simple, gain),
+        simple_model="" if simple is None else "6-mer ridge",
         interval=(0.4, 0.6),
     )
-    beside = None if gain is None else Comparison("test genes", "r", 0.5, "6-mer ridge", simple, gain)
-    first = next(accuracy_findings(given, True, beside))
+    first = next(accuracy_findings(given, True))
     assert (first.tone, says in first.text) == (tone, True), first.text
     assert headline([first]) == (first.text.partition(":")[0].lower() if tone == "bad" else "")
 

@@ -6,9 +6,7 @@ The baseline for treatments that were not trained on answers as the nearest trea
 Shape suffixes: G genes, H held-out treatments, C training treatments (candidates).
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.choices import TEST, TRAIN, VALIDATION
-from bioattn.models.evaluation import METRIC_TITLES
+from bioattn.models.evaluation import FIGURES, Evaluation, Row
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.training.baselines import Baseline, best_simple
@@ -83,91 +81,6 @@ def feature_distances(table: TreatmentTable) -> Floats:
     return total / len(table.columns)
 
 
-FIGURES = {
-    "regression": {
-        "pearson": "median r over treatments",
-        "specific_pearson": "treatment-specific median r",
-        "gene_pearson": "median r over genes",
-        "pooled_pearson": "r over all cells",
-    },
-    "binary": {"auroc": "AUROC", "auprc": "AUPRC"},
-}
-"""Which figures a table shows, and their headings."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One predictor on one set of cells."""
-
-    name: str
-    cells: str
-    """Such as `test genes` or `test genes × held-out treatments`."""
-    figures: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """All rows, and the model's figures per treatment on the test (else validation) genes."""
-
-    task: str
-    rows: list[Row]
-    per_treatment: dict[str, dict[str, float]]
-    beside: Comparison | None
-    interval: tuple[float, float] | None = None
-    """95 %, over genes, of the model's first figure on the test (else validation) genes."""
-    check: str = ""
-    """What the quick check of the maps says."""
-    verdict: str = ""
-    next: tuple[str, ...] = ()
-    """What to do after that check; it names the user's files, and is not part of the model folder."""
-
-    def table(self) -> list[list[str]]:
-        shown = FIGURES[self.task]
-        body = [
-            [
-                row.name,
-                row.cells,
-                *(f"{row.figures.get(key, math.nan):.3f}".replace("nan", "") for key in shown),
-            ]
-            for row in self.rows
-        ]
-        return [["predictor", "scored on", *shown.values()], *body]
-
-    def tables(self) -> list[list[list[str]]]:
-        """The comparison, without settings of simple models, and the figures of each treatment, if any."""
-        comparison = [[name.partition(" (")[0], *cells] for name, *cells in self.table()]
-        if not self.per_treatment:
-            return [comparison]
-        metrics = next(iter(self.per_treatment.values()))
-        details = [
-            [name, *(f"{value:.3f}" for value in figures.values())]
-            for name, figures in self.per_treatment.items()
-        ]
-        return [comparison, [["treatment", *(METRIC_TITLES[metric] for metric in metrics)], *details]]
-
-    def comparison(self) -> Comparison | None:
-        return self.beside
-
-    def figure(self, name: str, cells: str) -> float:
-        """The figure that words speak of, of the rows whose name begins so; NaN without one."""
-        key = next(iter(FIGURES[self.task]))
-        found = (row.figures for row in self.rows if row.cells == cells and row.name.startswith(name))
-        return next(found, {}).get(key, math.nan)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "rows": [{"name": row.name, "cells": row.cells, **_finite(row.figures)} for row in self.rows],
-            "per_treatment": {name: _finite(figures) for name, figures in self.per_treatment.items()},
-            "interval": self.interval and [round(end, 6) for end in self.interval],
-            "check": self.check,
-            "verdict": self.verdict,
-        }
-
-
-def _finite(figures: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: round(value, 6) if math.isfinite(value) else None for name, value in figures.items()}
-
-
 def response_units(dataset: PromoterDataset, treatments: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Mean and standard deviation of the responses (T,) that 0 and 1 of the dataset's units stand for."""
     if dataset.target_mean is None or dataset.target_sd is None:
@@ -226,7 +139,14 @@ def evaluate(
             dataset.treatments.names[t]: {metric: float(values[i]) for metric, values in by_metric.items()}
             for i, t in enumerate(treatments)
         }
-    return Evaluation(task=dataset.task, rows=rows, per_treatment=details, beside=beside, interval=around)
+    return Evaluation(
+        task=dataset.task,
+        rows=rows,
+        per_treatment=details,
+        beside=beside,
+        simple_model="" if best is None else best.name,
+        interval=around,
+    )
 
 
 def _rows(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bioattn.choices import TRAIN
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import BinEncoder
+from bioattn.models.evaluation import FIGURES
 from bioattn.models.promoter.config import (
     Conditioning,
     FirstFilters,
@@ -34,7 +35,7 @@ from bioattn.models.promoter.training.data import (
     log_odds,
     measured_cells,
 )
-from bioattn.models.promoter.training.evaluation import FIGURES, response_units
+from bioattn.models.promoter.training.evaluation import response_units
 from bioattn.models.promoter.training.first_weights import (
     CLEAR_MOTIF,
     start_filters,

@@ -1,6 +1,7 @@
 """What `train promoter` trains: one network as the settings say, or those that the data call for."""
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import with_ability
 from bioattn.io.files import partial_path, sha256_of
 from bioattn.io.settings import build
-from bioattn.models.evaluation import read_evaluation
+from bioattn.models.evaluation import FIGURES, Evaluation, Row
 from bioattn.models.family import CONFIG, WEIGHTS, load_runner
 from bioattn.models.promoter.config import (
     Conditioning,
@@ -45,9 +46,6 @@ from bioattn.models.promoter.training.baselines import (
 )
 from bioattn.models.promoter.training.data import split_certificate
 from bioattn.models.promoter.training.evaluation import (
-    FIGURES,
-    Evaluation,
-    Row,
     card_lines,
     evaluate,
     predict_responses,
@@ -241,7 +239,8 @@ class PromoterTask(Task):
         best = best_simple(simple, dataset.task)
         if not self.settings.keep_best or best is None:
             return self._checked(results)
-        trained, figure = (results.figure(name, "validation genes") for name in (MODEL_ROW, best.name))
+        rows = results.model_and_simple("validation genes")
+        trained, figure = (row.figures.get(results.headline, math.nan) for row in rows)
         if not figure > trained:
             return self._checked(results)
         self.vocabulary = TreatmentVocabulary.learn(
@@ -343,9 +342,7 @@ class PromoterTask(Task):
         settings = self.settings
         names = Names.of("promoter", settings.output, None, settings.dataset)
         names = replace(names, inputs="PROMOTERS.fa")
-        record = {"evaluation": results.to_json(), "comparison": results.beside and results.beside.to_json()}
-        evaluation = read_evaluation(settings.output, record, self.dataset.task)
-        return replace(results, **quick_check(self._loaded(), self.dataset, names, evaluation))
+        return replace(results, **quick_check(self._loaded(), self.dataset, names, results))
 
     def _loaded(self) -> LoadedPromoterModel:
         return LoadedPromoterModel(
