@@ -24,7 +24,7 @@ from bioattn.models.molecule.run import in_units
 from bioattn.models.molecule_layers import graph_batch
 from bioattn.models.molecule_settings import MoleculeEncoding
 from bioattn.molecules.dataset import open_molecule_dataset
-from bioattn.molecules.similarity import MAX_PROCESS, NadarayaWatson, TanimotoProcess, packed_bits
+from bioattn.molecules.similarity import MAX_PROCESS, TanimotoProcess, packed_bits
 from bioattn.promoters.response_metrics import (
     Statistic,
     auroc,
@@ -175,25 +175,21 @@ class MoleculeTask(ConfiguredTask):
         dataset, fingerprints = self.dataset, self.dataset.molecules.fingerprints
         train = self.rows[TRAIN]
         targets_NT = dataset.targets_NT.astype(np.float64)
-        simple: dict[str, NadarayaWatson | TanimotoProcess] = {
-            "Nadaraya-Watson (Tanimoto)": NadarayaWatson(fingerprints[train], targets_NT[train]),
-            "Gaussian process (Tanimoto)": TanimotoProcess(fingerprints[train], targets_NT[train]),
-        }
+        name = "Gaussian process (Tanimoto)"
+        process = TanimotoProcess(fingerprints[train], targets_NT[train])
         rows: list[Row] = []
         gains: dict[str, tuple[float, float]] = {}
         for side in (VALIDATION, TEST):
             own = self.rows[side]
             if not len(own):
                 continue
-            found = {MODEL_ROW: self._predicted(own)}
-            found |= {name: each.predict(fingerprints[own]) for name, each in simple.items()}
-            for name, answers_NT in found.items():
-                rows.append(Row(SPLIT_NAMES[side], name, self._figures(targets_NT[own], answers_NT)))
-                if name != MODEL_ROW:
-                    statistic = self._gain(targets_NT[own], found[MODEL_ROW], answers_NT)
-                    gain = estimate(statistic, len(own), RESAMPLES)
-                    if np.isfinite([gain.low, gain.high]).all():
-                        gains[name] = gain.low, gain.high
+            truth_NT, ours_NT = targets_NT[own], self._predicted(own)
+            theirs_NT = process.predict(fingerprints[own])
+            for predictor, answers_NT in ((MODEL_ROW, ours_NT), (name, theirs_NT)):
+                rows.append(Row(SPLIT_NAMES[side], predictor, self._figures(truth_NT, answers_NT)))
+            gain = estimate(self._gain(truth_NT, ours_NT, theirs_NT), len(own), RESAMPLES)
+            if np.isfinite([gain.low, gain.high]).all():
+                gains[name] = gain.low, gain.high
         titles = {"rmse": "RMSE", "pearson": "Pearson r"}
         if self.binary:
             titles = {"auroc": "AUROC", "auprc": "AUPRC"}
