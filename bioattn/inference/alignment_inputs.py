@@ -108,7 +108,9 @@ def alignments_for(settings: Any, model: Path, record_file: str) -> tuple[list[I
     """As `find_alignments`, for a command that writes a folder of results for each. Before any work is done it
     refuses outputs that would destroy an input, or cannot be written.
 
-    settings: a `ResumableCommand` with `alignment`, `output` and `attention`. model: its file or folder.
+    settings: a `ResumableCommand` with `alignment`, `output` and `attention`. model: its file or folder. With
+    several inputs the attention file may stand beside their folders, in `output` that is not there yet; the folder
+    of one input appears only when it is whole, so nothing can be put in it.
 
     Raises: as `find_alignments`, `holds_result` and `check_apart`; SettingsError for `shard` that is no part;
     BioattnError for a place that is a file, missing or read-only.
@@ -123,11 +125,19 @@ def alignments_for(settings: Any, model: Path, record_file: str) -> tuple[list[I
         raise BioattnError(f"{output}: is a file, the results need a folder; choose another --output")
     check_parent(output)
     for source in sources:
-        check_apart(output / source.name if several else output, [model, source.path])
+        folder = output / source.name if several else output
+        check_apart(folder, [model, source.path])
+        if attention is not None and folder.resolve() in (attention.resolve(), *attention.resolve().parents):
+            raise SettingsError(
+                f"--attention {attention}: lies in {folder}, which appears only when its results are whole; put "
+                f"it beside that folder, for example {output.with_name(output.name + '.attention.h5')}"
+            )
     if not several:
         holds_result(output, record_file, resume=settings.resume, force=settings.force)
     if attention is not None:
-        check_output(attention, [model, *(source.path for source in sources)], "--attention")
+        made = several and not output.exists() and attention.parent.resolve() == output.resolve()
+        check = check_apart if made else check_output
+        check(attention, [model, *(source.path for source in sources)], "--attention")
     return sources, several
 
 

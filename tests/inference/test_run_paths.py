@@ -83,6 +83,19 @@ def test_parameter_files_are_inputs(trunk, tmp_path):
     assert contents(tmp_path) == held
 
 
+def test_attention_of_several_may_stand_beside_their_folders(trunk, tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        write_fasta(tmp_path / f"in/{name}.fasta")
+    options = ("--model", trunk, "--recycles", 0, "-o", tmp_path / "out")
+    assert run(tmp_path / "in", *options, "--attention", tmp_path / "out/att.h5") == 0
+    names = ["a", "att.h5", "b"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    for inside in ("out/a/att.h5", "out/a", "other/deep/att.h5"):
+        assert run(tmp_path / "in", *options, "--force", "--attention", tmp_path / inside) in (1, 2)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+
+
 def test_attention_is_refused_before_alignments_are_read(trunk, tmp_path, capsys):
     (tmp_path / "bad.a3m").write_text(">q\nACD1\n")
     config = tmp_path / "run.toml"
