@@ -34,7 +34,7 @@ from bioattn.alignments.input_features import InputFeatures, encode_alignment, s
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.inputs import ModelInputs
-from bioattn.models.evoformer.run import load_evoformer_model
+from bioattn.models.evoformer.parameter_files import load_parameters
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import haiku as hk
@@ -250,7 +250,7 @@ def main() -> None:
 
 
 def compare(options: argparse.Namespace, parameters: Path) -> None:
-    loaded = load_evoformer_model(parameters, torch.device("cpu"), options.structure_layers)
+    model = load_parameters(parameters, options.structure_layers)[0].eval()
     encoded = encode_alignment(read_alignment(options.alignment), source=str(options.alignment))
     passes = []
     for number in range(options.recycles + 1):
@@ -262,9 +262,9 @@ def compare(options: argparse.Namespace, parameters: Path) -> None:
     # Targets stay the same over passes, and so does what of them is masked.
     passes = [dataclasses.replace(sample, seq_mask=passes[0].seq_mask) for sample in passes]
     with torch.no_grad():
-        outputs = loaded.model(lambda number: ModelInputs.from_features(passes[number]), options.recycles)
+        outputs = model(lambda number: ModelInputs.from_features(passes[number]), options.recycles)
     ours = outputs._asdict() | {f"structure.{k}": v for k, v in outputs.structure._asdict().items()}
-    theirs = run_alphafold(parameters, loaded.config, passes)
+    theirs = run_alphafold(parameters, model.config, passes)
     present = passes[0].seq_mask > 0
     rows, columns = passes[-1].msa_feat.shape[:2]
     print(f"{rows} rows, {columns} residues ({present.sum()} not masked), {options.recycles + 1} passes")

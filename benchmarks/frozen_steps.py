@@ -90,6 +90,16 @@ def golden_steps() -> dict[str, Step]:
         text = (f">s{i}\n{''.join(letters[code] for code in row)}\n" for i, row in enumerate(rows))
         Path("golden.fa").write_text("".join(text), encoding="utf-8")
 
+    def write_alphafold() -> None:
+        from bioattn.models.evoformer.parameter_files import load_parameters
+        from bioattn.models.evoformer.run import write_evoformer_model
+
+        Path("golden-model").mkdir()
+        write_evoformer_model(
+            Path("golden-model"), *load_parameters(Path(f"{golden}/tiny_params_af2.npz"), 2)
+        )
+        Path("unmasked.toml").write_text("[inputs]\nmasked_fraction = 0.0\n", encoding="utf-8")
+
     def distances() -> dict[str, float]:
         expected = np.load(f"{golden}/phyloformer/wide_phyloformer.npz")["out/distance"]
         ours = pd.read_csv("golden-tree/distances.tsv", sep="\t", index_col=0).to_numpy()
@@ -113,11 +123,9 @@ def golden_steps() -> dict[str, Step]:
             needs=golden,
         ),
         "golden.alphafold": Step(
-            f"run evoformer {golden}/features_small.a3m --model {golden}/tiny_params_af2.npz -o golden-fold"
+            f"run evoformer {golden}/features_small.a3m --model golden-model -o golden-fold"
             f" --config unmasked.toml --max-msa-clusters 24 --recycles 2 {CPU}",
-            prepare=lambda: Path("unmasked.toml").write_text(
-                "[inputs]\nmasked_fraction = 0.0\n[parameters]\nstructure_layers = 2\n", encoding="utf-8"
-            ),
+            prepare=write_alphafold,
             figures=atoms,
             needs=golden,
         ),

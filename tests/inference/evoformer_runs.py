@@ -5,6 +5,7 @@ import torch
 
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
 from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.parameter_files import load_parameters
 from bioattn.models.evoformer.run import write_evoformer_model
 from bioattn_cli.main import main
 
@@ -64,6 +65,13 @@ def make_model(folder, inputs=INPUTS, **settings):
                 parameter.normal_(std=0.3)
     folder.mkdir()
     write_evoformer_model(folder, model, inputs)
+    return folder
+
+
+def model_of(parameters, folder):
+    """The model of a small file of parameters, whose structure module has two layers, in a folder."""
+    folder.mkdir()
+    write_evoformer_model(folder, *load_parameters(parameters, 2))
     return folder
 
 

@@ -28,9 +28,11 @@ from tests.inference.evoformer_runs import (
     FILES,
     INPUTS,
     ROWS,
+    STRUCTURE,
     STRUCTURE_FILES,
     arrays,
     make_model,
+    model_of,
     run,
     write_config,
     write_fasta,
@@ -158,13 +160,12 @@ def test_distances_are_averaged_over_samples(trunk, tmp_path):
 def test_published_layout_from_alignment_to_atoms(shared, tmp_path):
     """AlphaFold's form of parameters, an alignment with every trap, the model called by hand."""
     golden = shared / "golden"
-    source, parameters = golden / "features_small.a3m", golden / "tiny_params_af2.npz"
-    config = write_config(
-        tmp_path, "[parameters]\nstructure_layers = 2\n[inputs]\nmax_msa_clusters = 9\nmax_extra_msa = 5\n"
-    )
+    source = golden / "features_small.a3m"
+    folder = model_of(golden / "tiny_params_af2.npz", tmp_path / "model")
+    config = write_config(tmp_path, "[inputs]\nmax_msa_clusters = 9\nmax_extra_msa = 5\n")
     options = ("--config", config, "--max-msa-clusters", 6, "--recycles", 2)
-    assert run(source, "--parameters", parameters, *options, "-o", tmp_path / "out", "--seed", 1) == 0
-    model = load_evoformer_model(parameters, CPU, 2).model
+    assert run(source, "--model", folder, *options, "-o", tmp_path / "out", "--seed", 1) == 0
+    model = load_evoformer_model(folder, CPU).model
     settings = InputSettings(max_msa_clusters=6, max_extra_msa=5, num_recycles=2)
     expected = by_hand(model, source, settings, seed=1)
     np.testing.assert_allclose(
@@ -180,9 +181,10 @@ def test_published_layout_from_alignment_to_atoms(shared, tmp_path):
         )
 
 
-def test_parameter_files_run_as_the_folder_they_came_from(model, tmp_path):
+def test_parameter_files_run_as_the_folder_they_came_from(tmp_path):
+    model = make_model(tmp_path / "model", structure_module=replace(STRUCTURE, num_layers=8))
     path = write_fasta(tmp_path / "x.fasta")
-    config = write_config(tmp_path, "[parameters]\nstructure_layers = 2\n[inputs]\nmax_extra_msa = 7\n")
+    config = write_config(tmp_path, "[inputs]\nmax_extra_msa = 7\n")
     results = []
     sizes = ("--max-msa-clusters", 5, "--recycles", 1)
     for name in ("p.npz", "p.pt"):

@@ -105,8 +105,7 @@ def test_options_that_cannot_be_met(options, code, said, trunk, tmp_path, capsys
         ("[attention]\nheads = []\n", True, "run.toml [attention]: heads []: give at least one head"),
         ('[attention]\nreduce = "some"\n', True, "choose from none, mean-heads"),
         ("[attention]\ntop_k = 3\n", True, 'top_k is for reduce = "top-k"'),
-        ("[parameters]\nstructure_layers = 3\n", False, "knows its number"),
-        ("recycles = 3\n", False, "known are [inputs], [attention], [parameters]"),
+        ("recycles = 3\n", False, "known are [inputs], [attention]"),
     ],
 )
 def test_settings_that_cannot_be_met(text, attention, said, trunk, tmp_path, capsys):

@@ -14,7 +14,7 @@ from bioattn.formats.alignment_file import read_alignment
 from bioattn.models.evoformer.inputs import ModelInputs, TemplateInputs
 from bioattn.models.evoformer.run import load_evoformer_model
 from bioattn.store.inspection import validate_file
-from tests.inference.evoformer_runs import CPU, run, write_config
+from tests.inference.evoformer_runs import CPU, model_of, run, write_config
 from tests.making import bioattn
 
 pytestmark = pytest.mark.shared
@@ -31,14 +31,14 @@ def made(shared, tmp_path_factory):
     structure = source / "structure/PF00018_2O9S_A.pdb"
     words = ("prepare", "templates", folder / "family.fasta", structure, "-o", folder / "t.h5", "-q")
     assert bioattn(*words) == 0
-    (folder / "p.npz").symlink_to(shared / "golden/templates/tiny_params_af2_templates.npz")
+    model_of(shared / "golden/templates/tiny_params_af2_templates.npz", folder / "model")
     return folder
 
 
 @pytest.fixture
 def options(made, tmp_path):
-    text = f"[parameters]\nstructure_layers = 2\n[inputs]\nmax_msa_clusters = {ROWS}\nnum_recycles = 1\n"
-    return ("--parameters", made / "p.npz", "--config", write_config(tmp_path, text))
+    text = f"[inputs]\nmax_msa_clusters = {ROWS}\nnum_recycles = 1\n"
+    return ("--model", made / "model", "--config", write_config(tmp_path, text))
 
 
 class Recorder:
@@ -56,7 +56,7 @@ def test_results_are_those_of_the_model_called_by_hand(made, options, tmp_path):
     config.write_text(config.read_text() + '[attention]\nreduce = "none"\n')
     attention = ("--attention", tmp_path / "a.h5", "--sites", "template.*", "--sites", "*.msa_row")
     assert run(source, *options, "--templates", made / "t.h5", "-o", out, *attention) == 0
-    model = load_evoformer_model(made / "p.npz", CPU, 2).model
+    model = load_evoformer_model(made / "model", CPU).model
     alignment = read_alignment(source)
     encoded = encode_alignment(alignment)
     templates = read_templates(made / "t.h5")
@@ -107,11 +107,14 @@ def test_results_are_those_of_the_model_called_by_hand(made, options, tmp_path):
 def test_templates_that_do_not_fit_are_refused(made, options, shared, tmp_path, capfd):
     msa = shared / "data/msa_structure/msa"
     templates = ("--templates", made / "t.h5", "-o", tmp_path / "out")
-    without = ("--parameters", shared / "golden/tiny_params_af2.npz", *options[2:])
+    without = ("--model", model_of(shared / "golden/tiny_params_af2.npz", tmp_path / "model"), *options[2:])
     for words, message in (
         ((made / "family.fasta", *without, *templates), "has no template embedder"),
         ((msa / "of_1UBQ.a3m", *options, *templates), "is not the sequence of the templates"),
-        ((msa / "of_1UBQ.a3m", *options, "--templates", made / "p.npz", *templates[2:]), "not an HDF5 file"),
+        (
+            (msa / "of_1UBQ.a3m", *options, "--templates", made / "family.fasta", *templates[2:]),
+            "not an HDF5 file",
+        ),
         ((msa, *options, *templates), "is of one target; give one alignment"),
     ):
         assert run(*words) in (1, 2)

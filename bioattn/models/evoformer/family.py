@@ -15,7 +15,6 @@ from bioattn.io.settings import (
     build,
     option,
     output_option,
-    require,
     settings_error,
     table,
     with_config_file,
@@ -37,17 +36,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParameterSettings:
-    """Table [parameters]: what a file of parameters does not tell."""
-
-    structure_layers: int | None = None
-    """Layers of the structure module, which share their weights and so cannot be counted; None = AlphaFold's 8."""
-
-    def __post_init__(self) -> None:
-        require(self, ("structure_layers",), lambda value: value >= 1, "be at least 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EvoformerRun(ResumableCommand):
     """Predict contacts, distances and, if the parameters allow it, the structure of a protein from its alignment.
 
@@ -55,7 +43,7 @@ class EvoformerRun(ResumableCommand):
     scores.json. With several alignments each has its own folder, and a failure does not stop the others. With
     several models each has a folder of its name with all that, and ranking.tsv ranks them by mean pLDDT.
 
-    Settings come from the model, then --config (tables [inputs], [attention] and [parameters], which
+    Settings come from the model, then --config (tables [inputs] and [attention], which
     docs/formats/evoformer-output.md explains), then the options here.
 
     Warns of alignments whose rows agree no more than by chance, or with few effective sequences (Neff).
@@ -112,8 +100,6 @@ class EvoformerRun(ResumableCommand):
     """Fields of `InputSettings`, over those of the model."""
     attention_options: Mapping[str, Any] = table(name="attention")
     """Fields of `AttentionOptions`."""
-    parameters: Mapping[str, Any] = table()
-    """Fields of `ParameterSettings`."""
 
 
 def run(settings: EvoformerRun, running: Running) -> RunReport:
@@ -133,7 +119,6 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     weights = settings.model[0]
     if settings.chunk != "auto" and not (settings.chunk.isdecimal() and int(settings.chunk) > 0):
         raise SettingsError(f"--chunk {settings.chunk}: give a number of rows from 1, or auto")
-    parameters = build(ParameterSettings, settings.parameters, settings.source("parameters"))
     wanted = _attention(settings)
     sources, several = alignments_for(settings, weights, SCORES)
     if several and settings.templates is not None:
@@ -145,7 +130,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     from bioattn.models.evoformer.run import AlignmentRunner, load_evoformer_model
 
     device = running.device(settings.device, settings.threads)
-    loaded = load_evoformer_model(weights, device, parameters.structure_layers)
+    loaded = load_evoformer_model(weights, device)
     # What the model wants, unless the user wants something else.
     inputs = build(InputSettings, {**asdict(loaded.inputs), **settings.inputs}, settings.source("inputs"))
     runner = AlignmentRunner(

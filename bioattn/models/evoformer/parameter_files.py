@@ -364,8 +364,7 @@ def load_parameters(
             LOGGER.log(
                 logging.WARNING if unusual else logging.DEBUG,
                 f"{path}: parameters do not tell how many layers the structure module has (they share their "
-                f"weights); {config.structure_module.num_layers} are assumed; structure_layers (under "
-                "[parameters] of run evoformer --config) says otherwise",
+                f"weights); {config.structure_module.num_layers} are assumed, as in AlphaFold 2",
             )
         rows = model_rows(config)
         file.check(rows)

@@ -369,11 +369,8 @@ class AlignmentRunner:
         return alignment_layout(chosen, options, self.model.sha256)
 
     def settings_json(self) -> dict[str, Any]:
-        structure = self.model.config.structure_module
         return {
             "model_sha256": self.model.sha256,
-            # The one setting of a model that its parameters do not tell.
-            "structure_layers": None if structure is None else structure.num_layers,
             "query": self.query,
             "seed": self.seed,
             "precision": str(self.precision),
@@ -492,26 +489,20 @@ def read_evoformer_config(folder: Path) -> tuple[EvoformerConfig, InputSettings]
         raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
 
 
-def load_evoformer_model(
-    path: Path, device: torch.device, num_structure_layers: int | None = None
-) -> LoadedEvoformerModel:
+def load_evoformer_model(path: Path, device: torch.device) -> LoadedEvoformerModel:
     """Load a folder that `write_evoformer_model` wrote, or a parameter file of AlphaFold or OpenFold.
 
-    num_structure_layers: layers of the structure module, for parameter files, which lack it (`load_parameters`).
-
     Raises: FormatError naming the file or array that is missing, of another version, damaged or at odds with the
-    rest; BioattnError when layers are given for a folder.
+    rest.
     """
     if path.is_dir():
-        if num_structure_layers is not None:
-            raise BioattnError(f"{path}: a model folder knows its number of structure module layers")
         config, inputs = read_evoformer_config(path)
         weights = path / WEIGHTS
         model = load_network(lambda: EvoformerModel(config), asdict(config), weights, device)
         name = f"{(path if path.name not in ('', '..') else path.resolve()).name}/{WEIGHTS}"
     else:
         weights, name = path, path.name
-        model, inputs = load_parameters(path, num_structure_layers)
+        model, inputs = load_parameters(path)
     return LoadedEvoformerModel(
         model=model.to(device).eval(),
         device=device,
