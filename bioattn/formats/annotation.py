@@ -38,7 +38,6 @@ from bioattn.io.files import read_lines
 _TWO_NUMBERS = re.compile(r"\s*-*\d+\s*\t\s*-*\d+\s*")
 _BARE_ID = re.compile(r"""\s*([^\s=;"]+)\s*""")
 _GTF_ATTRIBUTES = re.compile(r"""\s*[^\s=;"]+\s+("[^"]*"|[^\s=;"]+)\s*(;|$)""")
-_GENE_PRED = re.compile(r"([^\t]+\t){2,3}[+-](\t\d+){5}(\t[\d,]+){2}")
 
 
 def read_annotation(path: Path, id_attribute: str | None = None) -> Annotation:
@@ -83,23 +82,11 @@ def annotation_format(path: Path) -> str:
             _TWO_NUMBERS.fullmatch("\t".join(columns[1:3])) or columns[0].lower() in ("chrom", "chr")
         ):
             return "BED"
-        if _GENE_PRED.match(line):
-            before = "" if columns[2] in ("+", "-") else f"cut -f 2- {path} | "
-            command = f"{before}genePredToGtf file {'stdin' if before else path} genes.gtf"
-            raise FormatError(
-                f"{path}:{number}: is a gene table of UCSC (genePred); make GTF of it: {command}"
-            )
-        if [name.strip().lower() for name in columns[:4]] == ["geneid", "chr", "start", "end"]:
-            raise FormatError(
-                f"{path}:{number}: is SAF; give the GFF3 or GTF that it was made from, or BED: the columns Chr, "
-                "Start less 1, End, GeneID, 0 and Strand, one row per gene"
-            )
         positions = "\t".join(columns[3:5])
         if (len(columns) >= 8 and _TWO_NUMBERS.fullmatch(positions)) or positions == ".\t.":
             last = columns[8] if len(columns) > 8 else ""
             has_bare_id = columns[2] in _BARE_KINDS and last.strip() != "." and _BARE_ID.fullmatch(last)
             old = version.startswith(("1", "2")) and "_id" not in last and not has_bare_id
-            old = old and not _JGI_NAME.match(last)
             if (_GTF_ATTRIBUTES.match(last) and not old) or (has_bare_id and not version.startswith("3")):
                 return "GTF"
             if version.startswith(("1", "2")):
@@ -404,7 +391,6 @@ _BARE_KINDS = ("gene", *_GTF_TRANSCRIPTS)
 _TRANSCRIPT_SUFFIX = re.compile(r"\.t?\d+$")
 _ATTRIBUTE = re.compile(r'\s*([^\s;"]+)\s+(?:"([^"]*)"|([^;"]*?))\s*(?:;|$)')
 _GENE_ID = re.compile(r'(?:^|[;\s])gene_id\s+(?:"([^"]*)"|([^;"\s]+))')
-_JGI_NAME = re.compile(r'\s*(name "[^"]+")')
 _DATABASE_ID = re.compile(r'db_xref\s+"([^":]+):([^"]+)"')
 _TRANSCRIPT_ID = re.compile(r'(?:^|[;\s])transcript_id\s+(?:"([^"]*)"|([^;"\s]+))')
 
@@ -453,8 +439,6 @@ class _Gtf:
         place = _place(where, columns[0], columns)
         if bare is not None:
             columns[8] = f'gene_id "{bare[1]}"'
-        elif name := _JGI_NAME.match(columns[8]):
-            columns[8] = f"gene_id{name[1].removeprefix('name')}; {columns[8]}"
         match = _GENE_ID.search(columns[8])
         gene_id = (match[1] or match[2] or "") if match else ""
         if not gene_id:

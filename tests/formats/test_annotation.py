@@ -84,24 +84,6 @@ def test_the_corpus_equals_bioframe_or_is_refused(corpus):
     assert read >= 35
 
 
-@pytest.mark.parametrize(
-    ("line", "advice"),
-    [
-        (
-            "NM_1\tchr1\t+\t99\t900\t149\t800\t2\t99,500,\t300,900,\t0\tG1",
-            r": genePredToGtf file \S+ genes\.gtf",
-        ),
-        ("585\tNM_1\tchr1\t-\t99\t900\t149\t800\t1\t99,\t900,\t0\tG1", r": cut -f 2- \S+ \| genePredToGtf"),
-        ("GeneID\tChr\tStart\tEnd\tStrand", "is SAF; give the GFF3"),
-    ],
-)
-def test_gene_tables_of_other_programs_are_refused_with_what_to_do(tmp_path, line, advice):
-    path = tmp_path / "genes.txt"
-    path.write_text(line + "\n")
-    with pytest.raises(FormatError, match=advice):
-        read_annotation(path)
-
-
 def row(kind, start, end, strand="+", attributes='gene_id "g"; transcript_id "t";', chrom="c"):
     return "\t".join([chrom, "test", kind, str(start), str(end), ".", strand, ".", attributes])
 
@@ -500,17 +482,6 @@ def test_quotes_around_gff3_values_are_no_part_of_them(tmp_path):
     ]
     (gene,) = read_annotation(write(tmp_path, *rows)).genes
     assert (gene.gene_id, gene.name, gene.transcripts[0].cds_length) == ("g1", "abc", 30)
-
-
-def test_jgi_names_genes_without_gene_id(tmp_path):
-    path = write(
-        tmp_path,
-        row("exon", 1, 90, attributes='name "fgenesh1.1"; transcriptId 7'),
-        row("CDS", 11, 90, attributes='name "fgenesh1.1"; proteinId 5; exonNumber 1'),
-    )
-    (gene,) = read_annotation(path).genes
-    assert (gene.gene_id, gene.place, gene.transcripts[0].cds_start) == ("fgenesh1.1", ("c", 0, 90, "+"), 10)
-    assert read_annotation(path, "proteinId").genes[0].gene_id == "5"
 
 
 def test_a_gene_is_called_as_any_of_its_transcripts(tmp_path):
