@@ -59,7 +59,7 @@ COPIES = 1.7
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
-    """A Phyloformer: evolutionary distances of the sequences of an alignment, and trees of them.
+    """A Phyloformer: evolutionary distances of the sequences of an alignment.
 
     `inputs` of its methods are the path of an alignment, of a folder of them or of a file that lists them; an
     `Alignment`; or its rows by name, or a list of rows.
@@ -89,21 +89,6 @@ class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
                 for one in given
             }
         return pd.concat(tables) if several else next(iter(tables.values()))
-
-    def trees(self, inputs: Any, *, method: str = "bme") -> dict[str, str]:
-        """Build a tree of each alignment, as Newick by its name (needs scikit-bio).
-
-        method: `bme`, balanced minimum evolution, or `nj`, neighbour joining. Raises: as `predict`.
-        """
-        builders = {"bme": balanced_minimum_evolution, "nj": neighbour_joining}
-        if method not in builders:
-            raise SettingsError(f"method={method!r}: one of {', '.join(builders)} is needed")
-        require_scikit_bio()
-        with python_call():
-            given, _ = alignments_in(inputs)
-            return {
-                one.source.name: builders[method](one.alignment.names, self.distances(one)) for one in given
-            }
 
     def attention(self, inputs: Any, **choices: Unpack[AttentionKeywords]) -> Attention:
         """Return the attention weights over alignments, in memory.
