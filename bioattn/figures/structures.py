@@ -1,4 +1,4 @@
-"""Predicted structures: contacts beside the true ones, distances with their entropy, pLDDT, aligned errors."""
+"""Predicted structures: contacts beside the true ones, distances, pLDDT, aligned errors."""
 
 import logging
 from collections.abc import Sequence
@@ -41,8 +41,6 @@ BANDS = (
     (0, 50, "#FF7D45", "very low"),
 )
 """AlphaFold DB's colours and words for pLDDT."""
-_BESIDE = 110.0
-"""Width in millimetres from which distances and entropy are drawn side by side."""
 COLUMN = "column of the alignment"
 """Label of an axis over columns, from 1."""
 
@@ -226,7 +224,7 @@ def expected_and_true(distances: Distances, cb: NDArray[np.float32] | None) -> N
 
 
 class DistogramPicture(NamedTuple):
-    """Predicted distances with their entropy, and where it is known the structure."""
+    """Predicted distances, and where it is known the structure."""
 
     distances: Distances
     cb: NDArray[np.float32] | None = None
@@ -239,7 +237,7 @@ def read_distogram(path: Path, *, truth: Path | None = None, chain: str | None =
     Raises: BioattnError for a truth that is a table.
     """
     _require_truth(truth, chain)
-    distances = read_distances(path, with_entropy=True)
+    distances = read_distances(path)
     if truth is None:
         return DistogramPicture(distances)
     known = read_contact_truth(truth, read_contact_prediction(path), chain=chain)
@@ -250,31 +248,17 @@ def read_distogram(path: Path, *, truth: Path | None = None, chain: str | None =
 
 @style.figure_style()
 def draw_distogram(picture: DistogramPicture, width: float) -> Figure:
-    """Draw the figure, `width` millimetres wide: distances, and the entropy beside or below them."""
+    """Draw the distances, `width` millimetres wide."""
     distances, cb = picture
-    beside = width >= _BESIDE
-    panel = width / 2 if beside else width
-    figure = style.new_figure(width, panel * 0.8 + 8 if beside else 2 * panel * 0.8 + 12)
-    left, right = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
-    size = len(distances.letters)
-    place = (distances.letters, 0.7 * panel)
-    limit = float(distances.bin_edges[-1])
+    figure = style.new_figure(width, width * 0.8 + 8)
+    axis = figure.add_subplot(label="distogram")
     shown = expected_and_true(distances, cb)
-    image = _draw_square(left, shown, *place, cmap="viridis_r", vmin=2, vmax=limit)
-    bar = figure.colorbar(image, ax=left, shrink=0.7, aspect=25, extend="max")
+    look: dict[str, Any] = {"cmap": "viridis_r", "vmin": 2, "vmax": float(distances.bin_edges[-1])}
+    image = _draw_square(axis, shown, distances.letters, 0.7 * width, **look)
+    bar = figure.colorbar(image, ax=axis, shrink=0.7, aspect=25, extend="max")
     bar.set_label("distance between CB, Å", fontsize=style.SMALL_FONT)
-    left.set_title("expected distance" if cb is None else "above: expected distance, below: true")
-    entropy = np.full((size, size), np.nan)
-    if distances.entropy is not None:
-        entropy[np.ix_(distances.columns, distances.columns)] = distances.entropy
-    most = float(np.log2(len(distances.bin_edges) + 1))
-    image = _draw_square(right, entropy, *place, cmap="cividis", vmin=0, vmax=most)
-    bar = figure.colorbar(image, ax=right, shrink=0.7, aspect=25)
-    what = f"entropy of the predicted distance, bits (at most {most:g})"
-    bar.set_label(what, fontsize=style.SMALL_FONT)
-    right.set_title("uncertainty of the distance")
-    for axis in (left, right):
-        axis.axline((0.5, 0.5), slope=1, color=style.BLACK, linewidth=0.4)
+    axis.set_title("expected distance" if cb is None else "above: expected distance, below: true")
+    axis.axline((0.5, 0.5), slope=1, color=style.BLACK, linewidth=0.4)
     style.set_title(figure, distances.name)
     return figure
 

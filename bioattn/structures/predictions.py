@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,7 +26,6 @@ REPRESENTATIONS = DatasetKind(
     name="file of representations", format="bioattn-representations", version=1, command=_COMMAND
 )
 DISTOGRAM = "distogram.h5"
-_ROWS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +42,12 @@ class Distances:
     contact_probability: NDArray[np.float64]
     expected_distance: NDArray[np.float64]
     """(R, R) ångström; the open bins at both ends count as wide as the others."""
-    entropy: NDArray[np.float64] | None = None
-    """(R, R) bits of the distribution over N bins: 0 = sure; None where it was not asked for."""
 
 
-def read_distances(path: Path, *, with_entropy: bool = False) -> Distances:
+def read_distances(path: Path) -> Distances:
     """Read `distogram.h5` of `run evoformer`, or of the folder that holds it.
 
-    with_entropy: takes reading the whole distribution. Raises: FormatError when it is no such file, or damaged.
+    Raises: FormatError when it is no such file, or damaged.
     """
     if path.is_dir():
         path = path / DISTOGRAM
@@ -65,18 +61,7 @@ def read_distances(path: Path, *, with_entropy: bool = False) -> Distances:
             bin_edges=file["bin_edge"][()].astype(np.float64),
             contact_probability=file["contact_probability"][()].astype(np.float64),
             expected_distance=file["expected_distance"][()].astype(np.float64),
-            entropy=_entropy(file["probability"]) if with_entropy else None,
         )
-
-
-def _entropy(probability: h5py.Dataset) -> NDArray[np.float64]:
-    """(R, R) bits of the distributions (R, R, bins), some rows at a time."""
-    entropy = np.empty(probability.shape[:2])
-    for start in range(0, len(entropy), _ROWS_AT_ONCE):
-        part = probability[start : start + _ROWS_AT_ONCE].astype(np.float64)
-        logs = np.log2(part, out=np.zeros_like(part), where=part > 0)
-        entropy[start : start + _ROWS_AT_ONCE] = -(part * logs).sum(axis=-1)
-    return entropy
 
 
 SCORES = "scores.json"

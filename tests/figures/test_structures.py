@@ -221,7 +221,6 @@ def distances():
         bin_edges=np.linspace(2.3125, 21.6875, 63),
         contact_probability=np.zeros((5, 5)),
         expected_distance=(values + values.T) / 2,
-        entropy=random.uniform(0, 6, (5, 5)),
     )
 
 
@@ -242,18 +241,13 @@ def test_true_distances_lie_below(distances):
 
 
 def test_a_file_of_run_evoformer(tmp_path):
-    """Written as `run evoformer` writes it; entropy by plain loops. A contact map is made of it, too."""
+    """Written as `run evoformer` writes it. A contact map is made of it, too."""
     chances = write_small_prediction(tmp_path, TARGET, COLUMNS)
     near = chances[..., :2].sum(-1)
-    found = read_distances(tmp_path, with_entropy=True)
+    found = read_distances(tmp_path)
     assert (found.letters, len(found.bin_edges)) == (TARGET, 3)
     np.testing.assert_array_equal(found.columns, COLUMNS)
     np.testing.assert_array_equal(found.expected_distance, (near * 10).astype(np.float64))
-    for i in range(5):
-        for j in range(5):
-            total = -sum(float(p) * float(np.log2(p)) for p in chances[i, j] if p > 0)
-            assert found.entropy[i, j] == pytest.approx(total, abs=1e-6)
-    assert found.entropy[0, 1] == 0
     contacts = read_contact_prediction(tmp_path)
     assert contacts.letters == TARGET
     for i in range(7):

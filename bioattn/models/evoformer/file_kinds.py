@@ -171,7 +171,7 @@ FILE_KINDS: Sequence[FileKind] = (
         title="predicted distances",
         matches=hdf5(DISTANCES.format),
         describe=describe_arrays,
-        read=lambda path: read_distances(path, with_entropy=True),
+        read=read_distances,
         validate=partial(_validate_arrays, DISTANCES),
     ),
     FileKind(
