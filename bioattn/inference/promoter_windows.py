@@ -35,6 +35,8 @@ class Promoters(Source):
     """Those that are shorter than the model's window."""
     num_cut: int = 0
     """Those that are longer."""
+    unplaced: bool = False
+    """Whether one does not say where position 0 of its gene is, and so ends where the window does."""
     downstream: int | None = None
     """Bases of every window from position 0 of its gene on; None when that is not known of all alike."""
     genes: frozenset[str] | None = None
@@ -101,10 +103,12 @@ def _held(name: str, sequence: str, description: str) -> Promoter:
 def refitted(source: Promoters) -> str:
     """A sentence that says how many promoters were padded or cut; empty where none was."""
     told = []
-    lost = source.path == HELD and not all(source.samples.columns["chrom"])
-    kept = "their end, as they do not say where position 0 is" if lost else "its window"
+    kept = "their end, as they do not say where position 0 is" if source.unplaced else "its window"
+    last = ""
+    if source.unplaced and source.downstream is not None:
+        last = f", their last base as position {source.downstream - 1}"
     for number, how, done in (
-        (source.num_padded, "shorter", "padded with N upstream"),
+        (source.num_padded, "shorter", f"padded with N upstream{last}"),
         (source.num_cut, "longer", f"cut to {kept}"),
     ):
         if number:
@@ -149,4 +153,5 @@ def make_batch(
     names = ([getattr(each, name) for each in promoters] for name in ("gene_id", "chrom", "strand", "name"))
     gene_ids, chrom, strand, common = names
     samples = promoter_samples(gene_ids, chrom, starts, ends, strand, common)
-    return Promoters(codes_NL, samples, num_padded=padded, num_cut=cut)
+    unplaced = any(promoter.downstream is None for promoter in promoters)
+    return Promoters(codes_NL, samples, num_padded=padded, num_cut=cut, unplaced=unplaced)

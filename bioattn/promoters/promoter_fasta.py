@@ -2,8 +2,9 @@
 
 `>YAL068C BK006935.2:1969-2969(-) flank=10 downstream=200 name=PAU8`: the window is 0-based and half-open, counted
 along the chromosome and WITHOUT the flanks; the sequence runs 5'->3' in the direction of the gene and has `flank`
-more bases on both sides. Position 0 of the gene is the first of the window's last `downstream` bases.
-A window padded beyond a chromosome's end keeps its full extent, so its start can be negative.
+more bases on both sides. Position 0 of the gene is the first of the window's last `downstream` bases. Every word
+after the id can be left out. A window padded beyond a chromosome's end keeps its full extent, so its start can be
+negative.
 """
 
 import re
@@ -64,21 +65,23 @@ def described_promoter(gene_id: str, description: str, codes: NDArray[np.uint8],
     location = _LOCATION.fullmatch(words[0]) if words else None
     more = {match[1]: unquote(match[2]) for match in map(_WORDS.fullmatch, words) if match}
     unit, name = more.get("unit", ""), more.get("name", "")
-    if location is None:
-        return Promoter(gene_id, "", -1, -1, ".", 0, codes, unit=unit, name=name)
     said = {match[1]: int(match[2]) for match in map(_BASES.fullmatch, reversed(words)) if match}
     flank, downstream = said.get("flank", 0), said.get("downstream")
-    start, end = int(location["start"]), int(location["end"])
-    if end - start + 2 * flank != codes.size:
+    length = codes.size - 2 * flank
+    if location is None:
+        place = ("", -1, -1, ".")
+    else:
+        start, end = int(location["start"]), int(location["end"])
+        place = (location["chrom"], start, end, location["strand"])
+        if end - start != length:
+            raise FormatError(
+                f"{where} has {codes.size:,} bases but its location "
+                f"{words[0]} with flank {flank} has {end - start + 2 * flank:,}"
+            )
+    if length < max(1, downstream or 0):
         raise FormatError(
-            f"{where} has {codes.size:,} bases but its location "
-            f"{words[0]} with flank {flank} has {end - start + 2 * flank:,}"
+            f"{where} has a window of {length:,} bases and {downstream or 0:,} of them downstream"
         )
-    if downstream is not None and downstream > end - start:
-        raise FormatError(
-            f"{where} has a window of {end - start:,} bases and {downstream:,} of them downstream"
-        )
-    place = (location["chrom"], start, end, location["strand"])
     return Promoter(gene_id, *place, flank, codes, downstream, unit, name)
 
 

@@ -10,9 +10,9 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite
 from bioattn.choices import Reduction, WeightType
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.nucleotides import decode
-from bioattn.inference.promoter_windows import hold_promoters, make_batch
+from bioattn.inference.promoter_windows import hold_promoters, make_batch, refitted
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
@@ -232,3 +232,30 @@ def test_longer_promoters_are_cut_around_position_0(tmp_path):
     assert [decode(row) for row in hold_promoters(path, 5).codes] == ["GTTAC", "GTTAC", "GGTTA"]
     with pytest.raises(BioattnError, match="4 bases from position 0"):
         hold_promoters(path, 5, downstream=5)
+
+
+def test_position_0_is_known_without_a_location(tmp_path):
+    """As of designs and of reporters, which lie on no chromosome."""
+    path = tmp_path / "designs.fa"
+    path.write_text(
+        ">a flank=1 downstream=4\nTAACCGGTTACG\n>b downstream=4\nAACCGGTTAC\n>c downstream=4\nGGTTA\n"
+    )
+    source = hold_promoters(path, 5, downstream=3)
+    assert [decode(row) for row in source.codes] == ["GGTTA", "GGTTA", "NGGTT"]
+    assert refitted(source).endswith(
+        "upstream; 3 of 3 promoters are longer than the model's 5 bases and were cut to its window"
+    )
+    assert (hold_promoters(path, 5).downstream, list(source.samples.columns["start"])) == (4, [-1] * 3)
+    path.write_text(">a\nAACCGGTTAC\n>b\nTTA\n")
+    source = hold_promoters(path, 5, downstream=3)
+    assert [decode(row) for row in source.codes] == ["GTTAC", "NNTTA"]
+    padded, cut = refitted(source).split("; ")
+    assert padded.endswith("padded with N upstream, their last base as position 2")
+    assert cut.endswith("cut to their end, as they do not say where position 0 is")
+    for record, reason in (
+        (">a flank=2\nACGT", "a window of 0 bases"),
+        (">a downstream=5\nACGT", "5 of them"),
+    ):
+        path.write_text(record)
+        with pytest.raises(FormatError, match=reason):
+            hold_promoters(path, 5)
