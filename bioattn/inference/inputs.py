@@ -26,13 +26,14 @@ LOGGER = logging.getLogger("bioattn")
 HELD = Path("the sequences")
 """Stands for the path of sequences in memory in messages."""
 ID_COLUMNS = ("gene_id", "id", "name")
-"""Columns of a table that name its rows; without one the index does."""
+"""Columns of a table that name its rows; without one its index does or, where that only numbers the rows, the
+first column of unique words."""
 
 Inputs = Path | str | Mapping[str, Any] | Iterable[Any]
 """What models take: the path of a file; a sequence; sequences by name; a list of them, also of Biopython's
-SeqRecord; a DataFrame with a column `sequence` (in any case) whose rows are named by a column `gene_id`, `id` or
-`name`, or by the index; and of DNA also codes (N, L), 0 … 4 = A C G T N, and one-hot arrays (N, 4, L) or
-(N, L, 4), NumPy's or torch's, all zeros for N. Without names they are called `sequence_1`, `sequence_2`, …"""
+SeqRecord; a DataFrame with a column `sequence` (in any case), rows named as `ID_COLUMNS` says; and of DNA also
+codes (N, L), 0 … 4 = A C G T N, and one-hot arrays (N, 4, L) or (N, L, 4), NumPy's or torch's, all zeros for N.
+Without names they are called `sequence_1`, `sequence_2`, …"""
 
 
 class Sequences(NamedTuple):
@@ -57,7 +58,7 @@ def path_in(inputs: Any, letters: str) -> Path | None:
     # os.path, unlike Path: a name that is longer than names can be names nothing
     if os.path.exists(inputs):  # noqa: PTH110
         return Path(inputs)
-    if set(inputs) & set("./") and len(inputs.split()) == 1:
+    if set(inputs) & set("./") and "\n" not in inputs:
         raise BioattnError(f"{inputs}: is no sequence, and there is no such file or folder")
     return None
 
@@ -214,10 +215,18 @@ def _of_table(table: Any, noun: str, column: str) -> tuple[list[Any], list[Any]]
         if len(others) != 1:
             raise FormatError(f"{HELD}: the table has no column {column!r}")
         (column,) = others
-    names = next((table[name] for name in ID_COLUMNS if name in table.columns), None)
+    naming = [name for name in ID_COLUMNS if name in table.columns]
+    if not naming and table.index.name is None and table.index.dtype.kind in "iu":
+        naming = [name for name in table.columns if name != column and _are_names(table[name])]
+    names = table[naming[0]] if naming else None
     if names is None and type(table.index).__name__ == "RangeIndex":
         names = [f"{noun}_{number}" for number in range(1, len(table) + 1)]
     return list(table.index if names is None else names), list(table[column])
+
+
+def _are_names(column: Any) -> bool:
+    """Whether the values are words, each another."""
+    return bool(column.is_unique) and all(isinstance(each, str) and len(each.split()) == 1 for each in column)
 
 
 def _codes(inputs: Any) -> NDArray[np.uint8] | None:

@@ -57,11 +57,12 @@ def train(
     dataset: what the command takes as its argument, a path or several. output: the model folder; None: only what
     `save` writes stays. resume: go on with an interrupted training of `output`; force: replace a folder that is
     there. settings: options of `bioattn train NAME` with `_` for `-`, such as `epochs=20`; `model` and `training`
-    are the tables that --config takes, as dicts. A model that ends below a simple one is warned of;
-    `training.json` in its `path` has all figures.
+    are the tables that --config takes, as dicts. A model that ends below a simple one, or whose maps are not to be
+    believed, is warned of; `training.json` in its `path` has all figures.
 
     Raises: SettingsError for unknown settings or wrong values; BioattnError for data that cannot be learned from.
     """
+    from bioattn.checks.record import NEGATIVE
     from bioattn.training.run import train as run_training
 
     of = family(name)
@@ -80,6 +81,8 @@ def train(
             comparison = None if results is None else results.comparison()
             if comparison is not None and comparison.below:
                 LOGGER.warning(comparison.sentence())
+            if getattr(results, "verdict", "") in NEGATIVE:
+                LOGGER.warning(getattr(results, "check", ""))
             model = of.load(path, chosen_device)
     except BaseException:
         if made is not None:

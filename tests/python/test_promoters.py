@@ -80,6 +80,8 @@ def test_predictions_are_the_table_that_run_writes(promoters, model, sequences, 
         table,
         table.set_index("gene_id"),
         table.rename(columns={"sequence": "Sequence"}),
+        table.rename(columns={"gene_id": "locus_tag"}).assign(note="a note", strain="K-12").iloc[:, ::-1],
+        table.rename(columns={"gene_id": "locus_tag"}).set_axis([7, 4, 9]),  # rows that a filter left
         dict(zip(first, one_hot(first.values()), strict=True)),
     ):
         pd.testing.assert_frame_equal(model.predict(named), expected, check_dtype=False, atol=2e-6)
@@ -215,9 +217,9 @@ def test_attribution_is_that_of_the_command(promoters, model, sequences, tmp_pat
 
 
 def test_training_gives_the_model_of_the_command(promoters, written, tmp_path):
-    model = bioattn.train(
-        "promoter", promoters / "set.h5", epochs=1, baselines=False, threads=1, model={"reader": "hidden"}
-    )
+    settings = {"epochs": 1, "baselines": False, "model": {"reader": "hidden"}}
+    with pytest.warns(UserWarning, match="do not point at what the predictions depend on"):
+        model = bioattn.train("promoter", promoters / "set.h5", threads=1, **settings)
     predicted = model.predict(promoters / "promoters.fa")
     pd.testing.assert_frame_equal(predicted, written, check_dtype=False, rtol=1e-6)
     model.save(tmp_path / "model")
@@ -310,8 +312,9 @@ def test_what_cannot_be_done_is_said(promoters, model, tmp_path):
         model.attention(fasta, dtype="half")
     with pytest.raises(FormatError, match=r"^the sequences: 'sequence_1', position 2: '!'"):
         model.predict(["A!"])
-    with pytest.raises(BioattnError, match=r"lost\.fa: is no sequence, and there is no such file"):
-        model.predict("lost.fa")
+    for lost in ("lost.fa", "my lost.fa"):
+        with pytest.raises(BioattnError, match=rf"^{lost}: is no sequence, and there is no such file"):
+            model.predict(lost)
     with pytest.raises(FormatError, match="'a' is of type float; a sequence is text"):
         model.predict(pd.DataFrame({"sequence": {"a": np.nan}}))
     with pytest.raises(SettingsError, match="batch_size is -1; it must be at least 1"):
