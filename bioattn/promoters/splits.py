@@ -198,7 +198,8 @@ def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed:
     if not all(chrom):
         raise BioattnError(
             "--split chromosome: the promoters have no chromosome (their FASTA gives no location); "
-            "use --split homology, or promoters made by `bioattn prepare promoters`"
+            "use --split homology, promoters made by `bioattn prepare promoters`, or, to hold out treatments, "
+            "--split treatment"
         )
     names, number, counts = np.unique(np.asarray(chrom), return_inverse=True, return_counts=True)
     known = [str(name) for name in names]

@@ -190,6 +190,14 @@ def test_the_split_that_is_made(chromosomes, settings, kind):
         assert figure.paralogues is None
 
 
+@pytest.mark.parametrize("chromosomes", [0, 6])
+def test_who_holds_out_treatments_is_told_of_their_split(chromosomes):
+    with pytest.raises(
+        BioattnError, match=r"hold out treatments, --split treatment|treatments are held out with --split"
+    ):
+        split(promoters(chromosomes), holdouts=("test=treatment:t1",))
+
+
 def test_treatments_alone_leave_all_genes_in_training(caplog):
     with caplog.at_level("INFO", "bioattn"):
         found = split(promoters(), splits=(Split.TREATMENT,), holdouts=("test=treatment:t1",))

@@ -89,6 +89,9 @@ def test_with_the_matching_dropout_predictions_neither_shrink_nor_grow(noisy_pat
         predicted = offset + (added * kept[..., None]).sum(0) / (1 - share) - data.mean
         total += [np.square(data.deviations - scale * predicted).mean() for scale in (0.7, 1.0, 1.3)]
     assert total[1] < min(total[0], total[2])
+    flat = dataclasses.replace(ridge.model, coefficients=0 * ridge.model.coefficients)
+    same = np.broadcast_to(data.mean, ridge.predictions.shape)
+    assert matching_dropout(data, dataclasses.replace(ridge, model=flat, predictions=same)) == 0
 
 
 def architectures(folder):

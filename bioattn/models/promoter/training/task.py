@@ -457,8 +457,8 @@ def matching_dropout(data: BaselineData, ridge: Baseline) -> float:
     block = ridge.model.blocks[0].block
     known_GT = np.isfinite(data.targets[data.train])
     predicted_GT = np.where(known_GT, ridge.predictions[data.train] - data.mean, 0.0)
-    agreement = float((predicted_GT * (data.deviations - predicted_GT)).sum())
+    agreement = max(0.0, float((predicted_GT * (data.deviations - predicted_GT)).sum()))
     squares_L = np.square(block.weights(codes.shape[1]))
     squares_F = kmer_counts(codes, block.k, block.columns, squares_L).sum(axis=0)
     cost = float(squares_F @ np.square(added_FT).sum(axis=1))
-    return round(max(0.0, agreement) / (max(0.0, agreement) + cost), 2)
+    return round(agreement / (agreement + cost), 2) if agreement else 0.0
