@@ -22,6 +22,7 @@ from bioattn.io.settings import (
 )
 from bioattn.models.family import ability, family, load_runner
 from bioattn.system.device import choose_device, set_threads
+from bioattn.system.progress import Progress
 
 LOGGER = logging.getLogger("bioattn")
 _SET_HERE = frozenset({"output", "config", "device", "threads", "resume", "force"})
@@ -58,7 +59,7 @@ def train(
     `save` writes stays. resume: go on with an interrupted training of `output`; force: replace a folder that is
     there. settings: options of `bioattn train NAME` with `_` for `-`, such as `epochs=20`; `model` and `training`
     are the tables that --config takes, as dicts. A model that ends below a simple one, or whose maps are not to be
-    believed, is warned of; `training.json` in its `path` has all figures.
+    believed, is warned of; `training.json` in its `path` has all figures. Epochs are logged as information.
 
     Raises: SettingsError for unknown settings or wrong values; BioattnError for data that cannot be learned from.
     """
@@ -77,9 +78,8 @@ def train(
         set_threads(threads)
         chosen_device = choose_device(device)
         with torch_defaults(), python_warnings():
-            results = run_training(cast(Any, of), filled, device=chosen_device)
-            comparison = None if results is None else results.comparison()
-            if comparison is not None and comparison.below:
+            results = run_training(cast(Any, of), filled, device=chosen_device, progress=_Logged())
+            if results is not None and (comparison := results.comparison()) and comparison.below:
                 LOGGER.warning(comparison.sentence())
             if getattr(results, "verdict", "") in NEGATIVE:
                 LOGGER.warning(getattr(results, "check", ""))
@@ -91,6 +91,11 @@ def train(
     if made is not None:  # `save` copies it, so it stays as long as the model
         weakref.finalize(model.model, shutil.rmtree, made, ignore_errors=True)
     return model
+
+
+class _Logged(Progress):
+    def note(self, sentence: str) -> None:
+        LOGGER.info(sentence)
 
 
 def _filled(kind: type[Settings], values: dict[str, Any]) -> Any:

@@ -216,10 +216,12 @@ def test_attribution_is_that_of_the_command(promoters, model, sequences, tmp_pat
     assert np.abs(gaps.completeness_gap()).to_numpy().max() < 0.1
 
 
-def test_training_gives_the_model_of_the_command(promoters, written, tmp_path):
+def test_training_gives_the_model_of_the_command(promoters, written, tmp_path, caplog):
+    caplog.set_level("INFO", "bioattn")
     settings = {"epochs": 1, "baselines": False, "model": {"reader": "hidden"}}
     with pytest.warns(UserWarning, match="do not point at what the predictions depend on"):
         model = bioattn.train("promoter", promoters / "set.h5", threads=1, **settings)
+    assert "epoch 1/1: training loss" in caplog.text
     predicted = model.predict(promoters / "promoters.fa")
     pd.testing.assert_frame_equal(predicted, written, check_dtype=False, rtol=1e-6)
     model.save(tmp_path / "model")
