@@ -44,7 +44,7 @@ TABLES = {
 """By page, the tables it has."""
 NOT_A_SETTING = {
     *("length", "alphabet", "form", "source_alphabet", "target_alphabet"),
-    *("source_characters", "target_characters", "longest_source", "treatments"),
+    *("source_characters", "target_characters", "longest_source", "genetic_code", "treatments"),
     *DATASET_GIVES,
     *("words", "answers", "places"),
 }

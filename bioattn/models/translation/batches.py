@@ -3,6 +3,7 @@
 Shape suffixes: B pairs, S source tokens, T steps of the decoder.
 """
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_letters
@@ -18,10 +19,14 @@ from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
 from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.inference.passes import IGNORED, padded
 from bioattn.models.translation.model import Translator
+from bioattn.models.translation.preparation import coding_problem
 from bioattn.sequences.choices import PairAlphabet
 from bioattn.sequences.letters import warn_of_nucleotides
 from bioattn.sequences.pairs import Pair, PairVocabulary, Tokens
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, UNKNOWN
+from bioattn.text import counted
+
+LOGGER = logging.getLogger("bioattn")
 
 
 class Batch(NamedTuple):
@@ -78,15 +83,21 @@ def read_sources(inputs: Any, vocabulary: PairVocabulary, *, empty: bool = False
 def with_targets(sources: dict[str, Tokens], targets: Any, model: Translator) -> dict[str, Pair]:
     """Sources with given outputs, which are called as a source or, `NAME/2`, as one of its outputs.
 
-    targets: as `read_sources` takes them.
+    targets: as `read_sources` takes them. Warns of coding sequences that do not encode their source.
 
     Raises: FormatError as `read_sources`; BioattnError for an output without a source.
     """
-    pairs = {}
+    pairs, wrong = {}, list[str]()
     for name, target in read_sources(targets, model.target, empty=True).items():
         source = sources.get(name, sources.get(name.rpartition("/")[0]))
         if source is None:
             given = targets if isinstance(targets, Path) else HELD
             raise BioattnError(f"{given}: {name}: no source has this name")
         pairs[name] = Pair(source, target)
+        problem = coding_problem((model.source.text(source), model.target.text(target)), model.config)
+        wrong += [f"{name} ({problem})"] if problem else []
+    if wrong:
+        LOGGER.warning(
+            f"{len(wrong):,} of {counted(len(pairs), 'output')} do not encode their source: {wrong[0]}"
+        )
     return pairs

@@ -75,6 +75,8 @@ class TranslationModelConfig:
     """Characters of the targets (alphabet characters); the dataset decides it."""
     longest_source: int = 0
     """Tokens of the longest source that was trained on; the dataset and `longest` decide it."""
+    genetic_code: int = 1
+    """NCBI genetic code of coding sequences; the dataset decides it."""
     architecture: Architecture = option("What the model is.", default=Architecture.RECURRENT_ATTENTION)
     cell: Cell | None = None
     """gru or lstm; default gru for recurrent models, none for a Turing machine's controller."""
@@ -235,7 +237,7 @@ class TranslationRun(Search):
     forbid: Path | None = option(
         "Motifs that may stand on neither strand: FASTA, or lines NAME MOTIF, in IUPAC letters."
     )
-    genetic_code: int = option("NCBI genetic code of --constraint protein.", default=1)
+    genetic_code: int | None = option("NCBI genetic code of --constraint protein [default: the dataset's].")
     device: Device = DEVICE
     threads: int | None = THREADS
 

@@ -18,6 +18,7 @@ from bioattn.formats.tables import is_missing, open_table
 from bioattn.io.files import read_lines
 from bioattn.io.records import audit_path, write_audit
 from bioattn.models.running import Running, RunReport
+from bioattn.models.translation.family import TranslationModelConfig
 from bioattn.promoters.homology import Links, protein_links
 from bioattn.promoters.splits import SplitWords, parse_holdouts, read_split_table, split_by_table
 from bioattn.sequences.choices import Alphabet, PairAlphabet, SequenceSplit, TranslationPreparation
@@ -42,7 +43,9 @@ RELATED_K, RELATED_COMMON, RELATED_CAP = 6, 3, 60
 """Proteins that share three residue 6-mers are related; 6-mers of more than 60 proteins do not count."""
 
 
-def _alphabets(settings: TranslationPreparation) -> tuple[PairAlphabet, PairAlphabet]:
+def _alphabets(
+    settings: TranslationPreparation | TranslationModelConfig,
+) -> tuple[PairAlphabet, PairAlphabet]:
     """Of the source and of the target."""
     return settings.source_alphabet, settings.target_alphabet
 
@@ -68,7 +71,7 @@ def prepare(settings: TranslationPreparation, running: Running) -> RunReport:
     reasons = {
         name: "not in the split table"
         if sides is not None and name not in sides
-        else _problem(both, settings)
+        else coding_problem(both, settings)
         for name, both in texts.items()
     }
     kept = [name for name, reason in reasons.items() if not reason]
@@ -149,8 +152,8 @@ def _read_pairs(files: Sequence[Path], settings: TranslationPreparation) -> dict
     return {name: (source, other[name]) for name, source in one.items()}
 
 
-def _problem(both: tuple[str, str], settings: TranslationPreparation) -> str:
-    """Why a pair with a coding sequence cannot be used; empty: it can."""
+def coding_problem(both: tuple[str, str], settings: TranslationPreparation | TranslationModelConfig) -> str:
+    """What is wrong with a pair's coding sequence, by itself or beside the protein; empty: nothing."""
     encoded: list[str] = []
     for text, alphabet in zip(both, _alphabets(settings), strict=True):
         if alphabet is PairAlphabet.CODON:

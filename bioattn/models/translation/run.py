@@ -86,7 +86,7 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
         seed: int = 0,
         constraint: str | None = None,
         forbid: Path | str | None = None,
-        genetic_code: int = 1,
+        genetic_code: int | None = None,
     ) -> "pd.DataFrame":
         """Write outputs for sources: the table of `run translation`, a row per output.
 
@@ -94,7 +94,8 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
         beam. length_penalty: 0 orders outputs by likelihood alone. samples: draw so many outputs instead, by
         `seed`, at this temperature, from the likeliest tokens that hold `top_p` of the probability. length: most
         tokens of an output; None = 4 for each of the source, and 10. constraint: `protein` for codons of the given
-        residues only, by the NCBI's `genetic_code`. forbid: a file of motifs that stand on neither strand.
+        residues only, by the NCBI's `genetic_code` (None: the dataset's). forbid: a file of motifs that stand on
+        neither strand.
 
         Raises: FormatError for sources that the model cannot read; SettingsError for a constraint of other models.
         """
@@ -304,7 +305,7 @@ def _constraint(
     sources: Mapping[str, Tokens],
     wanted: OutputConstraint | None,
     forbid: Path | None,
-    genetic_code: int,
+    genetic_code: int | None,
     length: int | None,
 ) -> Constraint | None:
     """Raises: SettingsError for a constraint that is not for the model; FormatError as `read_motifs`."""
@@ -322,7 +323,8 @@ def _constraint(
         raise SettingsError(
             f"--forbid: motifs are for outputs of DNA or codons, not {config.target_alphabet}"
         )
-    check_genetic_code(genetic_code)
+    code = config.genetic_code if genetic_code is None else genetic_code
+    check_genetic_code(code)
     unknown = {name: number for name, each in sources.items() if (number := int((each == UNKNOWN).sum()))}
     if protein and unknown:
         LOGGER.warning(
@@ -330,4 +332,4 @@ def _constraint(
             f"amino acids: any codon may stand there; the first in {next(iter(unknown))}"
         )
     motifs = {} if forbid is None else read_motifs(forbid)
-    return Constraint(loaded.model.target, motifs, protein=protein, genetic_code=genetic_code)
+    return Constraint(loaded.model.target, motifs, protein=protein, genetic_code=code)

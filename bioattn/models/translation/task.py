@@ -61,6 +61,7 @@ class TranslationTask(TokenTask):
             "source_characters": source.characters,
             "target_characters": target.characters,
             "longest_source": max(len(pair.source) for pair in self.pairs[TRAIN]),
+            "genetic_code": int(self.dataset.metadata["settings"]["genetic_code"]),
         }
         given = settings.model
         self.config = build(TranslationModelConfig, {**given, **chosen}, settings.source("model"))

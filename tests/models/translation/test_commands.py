@@ -8,6 +8,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
+from Bio.Data import CodonTable
 from Bio.Seq import reverse_complement, translate
 
 from bioattn.figures.alignments import read_alignments
@@ -324,6 +325,41 @@ def test_a_motif_that_the_protein_forces_is_named(codon_model, tmp_path, capsys)
     assert bioattn("run", "translation", codon_model, tmp_path / "p.fa", *words) == 1
     assert "sites.txt:2: another motif is called 'x' already; rename one" in capsys.readouterr().err
     assert not (tmp_path / "o.fa").exists()
+
+
+def test_the_genetic_code_of_the_dataset_is_that_of_the_model(tmp_path, capsys):
+    """Yeast's mitochondria: CTN is threonine, ATA methionine, TGA tryptophan."""
+    table = CodonTable.unambiguous_dna_by_id[3]
+    codons = np.random.default_rng(0).choice(sorted(table.forward_table), (20, 40))
+    genes = {f"g{number}": "ATG" + "".join(row) + "TAA" for number, row in enumerate(codons)}
+    proteins = {name: translate(text, table=3, to_stop=True) for name, text in genes.items()}
+    for name, records in (("p.fa", proteins), ("c.fa", genes)):
+        (tmp_path / name).write_text("".join(f">{each}\n{text}\n" for each, text in records.items()))
+    dataset, model = tmp_path / "x.dataset.h5", tmp_path / "model"
+    words = ("prepare", "translation", tmp_path / "p.fa", tmp_path / "c.fa", "-o", dataset)
+    assert bioattn(*words, "--genetic-code", 3) == 0
+    words = ("-c", "model.channels=16", "-c", "model.num_heads=1", "--steps", 1)
+    assert bioattn("train", "translation", dataset, "-o", model, *words) == 0
+    run = ("run", "translation", model, tmp_path / "p.fa")
+    assert bioattn(*run, "--constraint", "protein", "-o", tmp_path / "o.fa") == 0
+    made = sequences(tmp_path / "o.fa")
+    assert {name: translate(text, table=3, to_stop=True) for name, text in made.items()} == proteins
+    capsys.readouterr()
+    assert bioattn(*run, "--targets", tmp_path / "c.fa", "-o", tmp_path / "s.tsv") == 0
+    assert "encode" not in capsys.readouterr().err
+    assert bioattn(*run, "--constraint", "protein", "--genetic-code", 1, "-o", tmp_path / "o.fa") == 0
+    assert {
+        name: translate(text, to_stop=True) for name, text in sequences(tmp_path / "o.fa").items()
+    } == proteins
+
+
+def test_given_genes_of_other_proteins_are_told(codon_model, tmp_path, capsys):
+    (tmp_path / "p.fa").write_text(">a\nMKR\n>b\nMKR*\n>c\nMKX\n")
+    (tmp_path / "c.fa").write_text(">a\nATGAAATGG\n>b\nGTGAAGCGATAA\n>c\nATGAAANNN\n>c/2\nATGTAAAGA\n")
+    words = ("--targets", tmp_path / "c.fa", "-o", tmp_path / "s.tsv")
+    assert bioattn("run", "translation", codon_model, tmp_path / "p.fa", *words) == 0
+    said = "2 of 4 outputs do not encode their source: a (codon 3 encodes W, the protein has R)"
+    assert said in capsys.readouterr().err
 
 
 def test_dna_given_to_a_model_of_proteins_is_told(codon_model, tmp_path, capsys):
