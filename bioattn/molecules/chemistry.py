@@ -236,7 +236,7 @@ def read_records(path: Path, smiles_column: str | None = None) -> Iterator[tuple
     names = [name for name in reader.header if name == smiles_column or name.lower() == wanted]
     alike = [name for name in reader.header if smiles_column is None and wanted in name.lower()]
     if not names and len(alike) != 1:
-        reader.column(smiles_column or "smiles", "--smiles-column")
+        reader.column(smiles_column or "smiles", "SMILES (call their column smiles, or give --smiles-column)")
     place = reader.header.index((names or alike)[0])
     named_by = _name_column(reader, place)
     for number, (_, cells) in enumerate(reader.rows(), start=1):

@@ -78,7 +78,7 @@ class MoleculePreparation(Settings):
 
     Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every record kept or dropped, and why; salts removed,
     charges neutralised and stereo centres not given are notes there. Learnt are all columns of numbers (0 and 1
-    alone: classes), or those of --target; a column of words becomes one class for each word.
+    alone: classes), or those of --target; a column of words becomes one class for each word, of two for the rarer.
     """
 
     table: Path = argument("TABLE", TABLE_HELP)

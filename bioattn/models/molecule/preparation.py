@@ -46,6 +46,8 @@ _KINDS = {"unit": "units", "type": "types", "endpoint": "endpoints", "assay": "a
 """What a column with this in its name says of the values beside it."""
 LEAST_NUMBERS = 0.1
 """Share of such cells from which a column is taken for one of measured values."""
+SPAN = 1000
+"""Times the smallest from which the largest of positive values calls for logarithms."""
 SIMILAR = 0.6
 """Tanimoto similarity from which two molecules count as near relatives."""
 LEAKAGE_SAMPLE = 2000
@@ -110,10 +112,13 @@ def prepare(settings: MoleculePreparation, running: Running) -> RunReport:
         running.warn(f"{counted(len(dropped), 'record')} left out; the first: {dropped[0]}")
     sizes = {name: int((split == each).sum()) for each, name in enumerate(SPLIT_NAMES)}
     noted = sum(bool(note) for _, _, note, _ in audit)
+    measured = [(name, targets_NT[split == each]) for each, name in enumerate(SPLIT_NAMES)]
+    ones = (f"{name} {(own == 1).sum():,} of {np.isfinite(own).sum():,}" for name, own in measured)
+    balance = f", of which are 1: {', '.join(ones)}" if binary else ""
     return RunReport(
         f"wrote {output} and {audit_path(output)}: molecules: "
         f"{', '.join(f'{name} {size:,}' for name, size in sizes.items())}; {counted(len(tasks), 'task')} "
-        f"({task}: {quoted(tasks)}); {noted:,} with a note on salts, charges or stereo",
+        f"({task}: {quoted(tasks)}{balance}); {noted:,} with a note on salts, charges or stereo",
         outputs=[output, audit_path(output)],
         molecules=sizes,
         dropped=len(dropped),
@@ -156,7 +161,7 @@ def _split(ids: Sequence[str], scaffolds: Sequence[str], settings: MoleculePrepa
 def _targets(
     path: Path, ids: Sequence[str], table: Mapping[str, list[str]], settings: MoleculePreparation
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Names of the tasks, and their values (N, T). A column of words becomes one task of 0 and 1 for each word."""
+    """Names of the tasks, and their values (N, T). Each word of a column, of two the rarer, is a class: 0 or 1."""
     numeric = [name for name, cells in table.items() if all(is_missing(c) or is_number(c) for c in cells)]
     source = str(path)
     for name, cells in table.items():
@@ -194,18 +199,29 @@ def _targets(
             )
         cells = table[name]
         present = [cell for cell in cells if not is_missing(cell)]
-        if all(map(is_number, present)):
+        words = sorted(set(present))
+        if all(map(is_number, present)) or all(map(has_comma, present)):  # commas are refused
             if present:
                 tasks.append(name)
                 numbers = parse_numbers(cells, partial(_where, source, ids, name))
                 values.append(numbers.astype(np.float32))
+                least, most = np.nanmin(numbers), np.nanmax(numbers)
+                if 0 < SPAN * least <= most:
+                    LOGGER.warning(
+                        f"{source}: values of {name!r} lie between {least:.3g} and {most:.3g}, and the largest "
+                        "would decide alone what is learned; give their logarithms, as pIC50 for IC50"
+                    )
             continue
-        if any(map(is_number, present)):
+        if any(map(is_number, present)) or (
+            any(map(MEASURED.match, present)) and 2 * len(words) > len(present)
+        ):
             slip = next(cell for cell in present if not is_number(cell))
-            raise FormatError(f"{source}: column {name!r} mixes numbers and words, such as {slip!r}")
-        if all(map(has_comma, present)):  # a class for each number
-            parse_numbers(cells, partial(_where, source, ids, name))
-        for word in sorted(set(present)):
+            raise FormatError(
+                f"{source}: column {name!r} mixes numbers and words, such as {slip!r}; give numbers of one unit"
+            )
+        if len(words) == 2:  # of the other, all would be said twice
+            words = [min(words, key=present.count)]
+        for word in words:
             tasks.append(f"{name}={word}")
             is_word = [np.nan if is_missing(cell) else float(cell == word) for cell in cells]
             values.append(np.array(is_word, np.float32))
