@@ -315,7 +315,7 @@ class TokenProbe(LikelihoodProbe):
             "Whether a model that was trained without attention would predict as well was not tested.": True,
             "Maps are means over layers and heads of what the predicting token attends to; a single head may be "
             "better or worse (explain heads).": True,
-            "Whether the model was trained on these sequences is not known (no --dataset).": not (
+            "Whether the model was trained on these sequences is not known: its own dataset was not given.": not (
                 self.evidence.dataset or self.held_out
             ),
         }

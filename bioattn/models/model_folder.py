@@ -208,6 +208,11 @@ class CheckedModel(LoadedModel[Model, Config]):
 
         return check(self, inputs, dataset=dataset, samples=samples, seed=seed)
 
+    def held_out(self, side: str, sha256: str) -> str:
+        """The side of a dataset; empty when the model was trained on another dataset and may know all sides."""
+        record = {} if self.path is None else read_training_record(self.path)
+        return side if record.get("dataset", {}).get("sha256") == sha256 else ""
+
 
 def save_arrays(folder: Path, arrays: Mapping[str, torch.Tensor], form: str) -> None:
     """Write arrays as the weights of the existing `folder`. form: what the file is to say of their format."""

@@ -285,6 +285,9 @@ class MoleculeProbe(LikelihoodProbe):
             "Maps are means over radii and heads of the weights of atoms; a single head may be better or worse.": (
                 "shuffled_weights" in self.measures
             ),
+            "Whether the model was trained on these molecules is not known: this is not its own dataset.": not (
+                self.held_out
+            ),
         }
         sentence = f"Attention is used ({{lost}}) and {do} at what predictions rest on."
         return judge(self.measures, QUESTIONS, (Code.USED, Code.FAITHFUL, sentence), caveats)
@@ -308,6 +311,7 @@ def make_probe(
     rows = dataset.side(side)
     rows = rows[np.isfinite(dataset.targets_NT[rows]).any(1)]
     rows = rows[draw_rows(len(rows), settings.samples, settings.seed)]
+    sha256 = sha256_of(path)
     return MoleculeProbe(
         loaded=loaded,
         dataset=dataset,
@@ -315,6 +319,6 @@ def make_probe(
         settings=settings,
         inputs=path,
         ids=[dataset.molecules.ids[row] for row in rows],
-        sha256=sha256_of(path),
-        held_out=SPLIT_NAMES[side],
+        sha256=sha256,
+        held_out=loaded.held_out(SPLIT_NAMES[side], sha256),
     )

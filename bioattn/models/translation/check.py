@@ -114,6 +114,7 @@ def make_probe(
     rows = _short_pairs(dataset, side)
     chosen = draw_rows(len(rows), settings.samples, settings.seed)
     pairs = [dataset.pairs[rows[place]] for place in chosen.tolist()]
+    sha256 = sha256_of(path)
     words = [np.where(pair.target == UNKNOWN, -1, pair.target - len(SPECIAL)) for pair in pairs]
     sources = [pair.source for pair in pairs] or [np.zeros(0, np.int64)]
     return TranslationProbe(
@@ -121,8 +122,8 @@ def make_probe(
         settings=settings,
         inputs=path,
         ids=[dataset.ids[rows[place]] for place in chosen.tolist()],
-        sha256=sha256_of(path),
-        held_out=SPLIT_NAMES[side],
+        sha256=sha256,
+        held_out=loaded.held_out(SPLIT_NAMES[side], sha256),
         pairs=pairs,
         tokens_NL=padded([with_ends(each) for each in sources], PAD).numpy(),
         words_NM=padded(words or [np.zeros(1, np.int64)], -1).numpy(),

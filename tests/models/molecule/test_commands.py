@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bioattn.choices import TEST, TRAIN
+from bioattn.choices import SPLIT_NAMES, TEST, TRAIN
 from bioattn.figures.molecule import read_coloured_molecule
 from bioattn.models.model_folder import write_model
 from bioattn.models.molecule.check import NO_MAPS
@@ -164,6 +164,15 @@ def test_attention_that_learned_the_substructure_passes_its_check(folder, capsys
         )
     else:
         assert found["skipped"] == [{"name": "deletion", "why": NO_MAPS}]
+
+
+def test_a_check_on_another_split_says_that_molecules_may_be_known(folder, tmp_path):
+    other = tmp_path / "x.dataset.h5"
+    words = ("prepare", "molecules", folder / "made" / "molecules.tsv", "--split", "random", "--seed", 7)
+    assert bioattn(*words, "-o", other) == 0
+    for dataset, told in ((folder / "x.dataset.h5", False), (other, True)):
+        caveats = checked(folder / "fingerprint", dataset, tmp_path / "check.json")["verdict"]["caveats"]
+        assert any("was trained on these molecules is not known" in caveat for caveat in caveats) is told
 
 
 def test_attention_without_use_fails_its_check(folder, tmp_path, capsys):
@@ -335,8 +344,8 @@ def test_every_record_is_accounted_for(tmp_path, capsys):
     assert audit["status"].tolist() == ["kept", "dropped", "dropped", "dropped", "kept", "kept"]
     assert audit["reason"][2:4].tolist() == ["is not valid SMILES", "the name occurs above already"]
     dataset = open_molecule_dataset(tmp_path / "x.dataset.h5")
-    assert dataset.tasks == ["dose", "colour=blue", "colour=red"]
-    np.testing.assert_array_equal(dataset.targets_NT, [[1.5, 0, 1], [0.5, 1, 0], [3, np.nan, np.nan]])
+    assert dataset.tasks == ["dose", "colour=blue"]
+    np.testing.assert_array_equal(dataset.targets_NT, [[1.5, 0], [0.5, 1], [3, np.nan]])
     assert dataset.split.tolist() == [0, 2, 0]
     before = (tmp_path / "x.dataset.h5").read_bytes()
     assert bioattn(*common, "--target", "dose", "--target", "colour") == 0
@@ -395,6 +404,29 @@ def test_numbers_with_commas_become_no_classes(tmp_path, capsys):
         dataset = open_molecule_dataset(tmp_path / "x.dataset.h5")
         assert dataset.tasks[-1] == name
         np.testing.assert_array_equal(dataset.targets_NT[:, -1], np.float32(values))
+
+
+def test_few_actives_are_counted_and_learned_once(tmp_path, capsys):
+    """As words and as numbers: figures of a class and its complement have no mean."""
+    active = np.random.default_rng(0).random(60) < 0.2
+    table = pd.DataFrame({"id": [f"m{n}" for n in range(60)], "smiles": ["C" * (n + 1) for n in range(60)]})
+    table["Outcome"] = np.where(active, "active", "inactive")
+    table["IC50"] = [f"{n + 0.5} uM" for n in range(60)]
+    table["nM"] = 10.0 ** (np.arange(60) % 7)
+    table["class"] = np.where(active, "<1 uM", ">1 uM")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    words = ("prepare", "molecules", tmp_path / "t.csv", "--split", "random", "-o", tmp_path / "x.dataset.h5")
+    assert bioattn(*words, "--target", "Outcome", "--target", "class") == 0
+    dataset = open_molecule_dataset(tmp_path / "x.dataset.h5")
+    assert dataset.tasks == ["Outcome=active", "class=<1 uM"]
+    np.testing.assert_array_equal(dataset.targets_NT, np.stack([active, active], 1))
+    sides = ((name, active[dataset.split == side]) for side, name in enumerate(SPLIT_NAMES))
+    counts = ", ".join(f"{name} {2 * own.sum()} of {2 * len(own)}" for name, own in sides)
+    assert f"of which are 1: {counts})" in capsys.readouterr().err
+    assert bioattn(*words, "--target", "nM") == 0
+    assert "values of 'nM' lie between 1 and 1e+06" in capsys.readouterr().err
+    assert bioattn(*words, "--target", "IC50") == 1
+    assert "column 'IC50' mixes numbers and words, such as '0.5 uM'" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")

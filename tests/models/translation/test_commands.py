@@ -227,6 +227,13 @@ def test_attention_that_is_needed_passes_its_check(folder, capsys):
     assert measures["deletion"]["interval"][0] > 0.15
     assert bioattn("report", folder / "model", check, "-o", folder / "report.html") == 0
     assert found["verdict"]["sentence"] in (folder / "report.html").read_text()
+    other = folder / "other.dataset.h5"
+    dna = ("--source-alphabet", "dna", "--target-alphabet", "dna", "--split", "record", "--seed", 7)
+    assert bioattn("prepare", "translation", folder / "pairs", *dna, "-o", other) == 0
+    assert bioattn("explain", "check", folder / "model", other, "-o", folder / "other.json") == 0
+    for path, told in ((check, False), (folder / "other.json", True)):
+        caveats = json.loads(path.read_text())["verdict"]["caveats"]
+        assert any("was trained on these sequences is not known" in caveat for caveat in caveats) is told
 
 
 def test_the_head_that_aligns_is_named_and_needed(folder, capsys):
