@@ -115,9 +115,8 @@ class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
         gaps = float((given.alignment.residues == GAP).mean())
         if gaps > MANY_GAPS:
             LOGGER.warning(
-                f"{given.source.path}: {gaps:.0%} of the cells are gaps, which is well with a model that knows "
-                "them (pf_indel.ckpt, or one trained on `simulate trees --deletions`); any other (pf.ckpt) gives "
-                "branches that are far too long"
+                f"{given.source.path}: {gaps:.0%} of the cells are gaps: branches are far too long (pf.ckpt) "
+                "unless the model was trained with gaps (pf_indel.ckpt, or on `simulate trees --deletions`)"
             )
         samples = _samples(given)
         lengths, free = samples.lengths(0), free_memory() if self.device.type == "cpu" else None
@@ -182,8 +181,8 @@ def _check(given: Given, alphabet: PhylogenyAlphabet) -> None:
     for row, name in enumerate(alignment.names, start=1):
         if name in seen:
             raise FormatError(
-                f"{path}: rows {seen[name]} and {row} are both called {name!r}; leaves of a tree need names of "
-                "their own"
+                f"{path}: rows {seen[name]} and {row} are both called {name!r}; give the leaves of a "
+                "tree names that differ before the first blank"
             )
         if not known_NL[row - 1].any():
             raise FormatError(

@@ -4,6 +4,7 @@ import string
 from typing import NamedTuple
 
 import numpy as np
+from Bio.Seq import reverse_complement
 
 from bioattn.errors import SettingsError
 from bioattn.formats.fasta import format_record
@@ -15,8 +16,6 @@ from bioattn.models.translation.preparation import SIMULATED
 from bioattn.simulate.description import INDEX, PAIRS_FORMAT
 from bioattn.text import counted
 
-COMPLEMENT = dict(zip("ACGT", "TGCA", strict=True))
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 GENES = string.ascii_letters + string.digits
 """Genes of cascades."""
 HOPS = 3
@@ -44,15 +43,13 @@ def simulated_pair(
         case PairTask.COPY:
             return SimulatedPair(dna, dna, list(range(length)))
         case PairTask.REVERSE_COMPLEMENT:
-            return SimulatedPair(
-                dna, "".join(COMPLEMENT[each] for each in dna[::-1]), list(range(length))[::-1]
-            )
+            return SimulatedPair(dna, reverse_complement(dna), list(range(length))[::-1])
         case PairTask.SORT:
-            text = "".join(generator.choice(list(LETTERS), length))
+            text = "".join(generator.choice(list(string.ascii_lowercase), length))
             order = sorted(range(length), key=lambda place: text[place])
             return SimulatedPair(text, "".join(text[place] for place in order), order)
         case PairTask.RECALL:
-            keys = generator.permutation(list(LETTERS))[:length]
+            keys = generator.permutation(list(string.ascii_lowercase))[:length]
             values = generator.choice(list("0123456789"), len(keys))
             wanted = int(generator.integers(len(keys)))
             facts = "".join(f"{key}{value}" for key, value in zip(keys, values, strict=True))

@@ -18,7 +18,6 @@ import torch
 from Bio.Data import CodonTable
 from Bio.Data.IUPACData import ambiguous_dna_values
 from Bio.Seq import reverse_complement
-from torch import Tensor
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.inference.passes import IGNORED, drawn_tokens
@@ -267,19 +266,12 @@ def _extended(
 
 
 @torch.inference_mode()
-def log_probabilities(loaded: "LoadedTranslator", pair: Pair) -> Tensor:
-    """ln of the probabilities (T, V) of every token of a target and of `<eos>` behind it, given the true ones
-    before, as float64 on the CPU."""
-    batch = batch_of([pair]).to(loaded.device)
-    logits_1TV: Tensor = loaded.model(batch.source_BS, batch.prefix_BT)
-    return logits_1TV[0].double().log_softmax(-1).cpu()
-
-
 def given_score(loaded: "LoadedTranslator", pair: Pair) -> tuple[int, float, int]:
     """Tokens of a given target (with `<eos>`, without unknown ones), ln of its likelihood, and how many of them
     the model takes for the likeliest."""
-    likely_TV = log_probabilities(loaded, pair)
-    wanted_T = batch_of([pair]).wanted_BT[0]
+    batch = batch_of([pair]).to(loaded.device)
+    likely_TV = loaded.model(batch.source_BS, batch.prefix_BT)[0].double().log_softmax(-1)
+    wanted_T = batch.wanted_BT[0]
     known = wanted_T != IGNORED
     own = likely_TV[known].gather(-1, wanted_T[known][:, None])
     right = likely_TV[known].argmax(-1) == wanted_T[known]
