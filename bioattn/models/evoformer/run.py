@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import pandas as pd
@@ -77,22 +77,6 @@ GAP = -12
 """Score of the first residue of a gap."""
 
 
-class PredictionKeywords(TypedDict, total=False):
-    """How methods of the model predict; `LoadedEvoformerModel.predict` says what each is."""
-
-    query: str | None
-    recycles: int | None
-    max_msa_clusters: int | None
-    templates: Path | str | None
-    precision: str
-    chunk: int | None
-    seed: int
-
-
-class _PredictionAndAttention(PredictionKeywords, AttentionKeywords):
-    pass
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
     """An MSA/pair model: contacts, distances and structures of proteins from their alignments.
@@ -109,19 +93,30 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
     inputs: InputSettings
     """How alignments are presented to the model."""
 
-    def predict(self, inputs: Any, **settings: Unpack[PredictionKeywords]) -> pd.DataFrame:
+    def predict(
+        self,
+        inputs: Any,
+        *,
+        query: str | None = None,
+        recycles: int | None = None,
+        max_msa_clusters: int | None = None,
+        templates: Path | str | None = None,
+        precision: str = "fp32",
+        chunk: int | None = None,
+        seed: int = 0,
+    ) -> pd.DataFrame:
         """Predict contacts: a row for each pair of columns, the likeliest first, as contacts.tsv has them.
 
-        Of several alignments the tables stand below each other, their names in the index. settings, all of which
-        may be left out: query, the name of the row that is the target (else the first); recycles, passes after the
-        first, and max_msa_clusters, rows of the clustered MSA at most (else the model's); templates, a file of
-        `prepare templates`; precision, `fp32` or `bf16`; chunk, rows or residues that layers take at a time (else
-        as memory allows); seed, of every random choice (0).
+        Of several alignments the tables stand below each other, their names in the index. query: name of the row
+        that is the target; None = the first. recycles: passes after the first, and max_msa_clusters: rows of the
+        clustered MSA at most; None = the model's. templates: a file of `prepare templates`. precision: fp32 or
+        bf16. chunk: rows or residues that layers take at a time; None = as memory allows. seed: of every random
+        choice.
 
         Raises: BioattnError for alignments that cannot be read, and settings that the model has no part for.
         """
-        with python_call(EvoformerRun, seed=settings.get("seed", 0)):
-            runner = self._runner(**settings)
+        with python_call(EvoformerRun, seed=seed):
+            runner = self._runner(query, recycles, max_msa_clusters, templates, precision, chunk, seed)
             given, several = alignments_in(inputs)
             tables = {
                 prepared.source.name: contact_table(prepared, prediction)
@@ -130,34 +125,55 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         return pd.concat(tables) if several else next(iter(tables.values()))
 
     def arrays(
-        self, inputs: Any, *, representations: Sequence[str] = (), **settings: Unpack[PredictionKeywords]
+        self,
+        inputs: Any,
+        *,
+        query: str | None = None,
+        recycles: int | None = None,
+        max_msa_clusters: int | None = None,
+        templates: Path | str | None = None,
+        representations: Sequence[str] = (),
+        precision: str = "fp32",
+        chunk: int | None = None,
+        seed: int = 0,
     ) -> dict[str, Prediction]:
         """Predict all that the model can, as arrays by the name of the alignment: distances, structure, pLDDT.
 
-        representations: those to keep too: `single`, `pair`, `msa`, `msa_first_row` or `structure`. settings and
-        errors: as `predict`.
+        representations: those to keep too: `single`, `pair`, `msa`, `msa_first_row` or `structure`. Other
+        arguments and errors: as `predict`.
         """
-        with python_call(EvoformerRun, seed=settings.get("seed", 0)):
-            runner = self._runner(**settings, representations=representations)
+        with python_call(EvoformerRun, seed=seed):
+            runner = self._runner(
+                query, recycles, max_msa_clusters, templates, precision, chunk, seed, representations
+            )
             predictions = runner.predictions(alignments_in(inputs)[0])
             return {prepared.source.name: prediction for prepared, prediction in predictions}
 
-    def attention(self, inputs: Any, **settings: Unpack[_PredictionAndAttention]) -> Attention:
+    def attention(
+        self,
+        inputs: Any,
+        *,
+        query: str | None = None,
+        recycles: int | None = None,
+        max_msa_clusters: int | None = None,
+        templates: Path | str | None = None,
+        precision: str = "fp32",
+        chunk: int | None = None,
+        seed: int = 0,
+        **choices: Unpack[AttentionKeywords],
+    ) -> Attention:
         """Return the attention weights of the last pass over alignments, in memory.
 
-        settings: those of `predict`, and what is kept, as `AttentionKeywords` has it: sites, heads, dtype, reduce
-        (not given: `mean-rows`), top_k. Errors: as `predict`.
+        choices: what is kept, as `AttentionKeywords` has them: sites, heads, dtype, reduce (not given:
+        `mean-rows`), top_k. Other arguments and errors: as `predict`.
         """
-        given: dict[str, Any] = {"reduce": "mean-rows", **settings}
-        options = attention_options(
-            **{name: given.pop(name) for name in AttentionKeywords.__annotations__ if name in given}
-        )
-        with python_call(EvoformerRun, seed=settings.get("seed", 0)):
-            runner = self._runner(**given)
+        choices.setdefault("reduce", "mean-rows")
+        options = attention_options(**choices)
+        with python_call(EvoformerRun, seed=seed):
+            runner = self._runner(query, recycles, max_msa_clusters, templates, precision, chunk, seed)
+            given, _ = alignments_in(inputs)
             kept = Held(runner.layout(options))
-            for _ in runner.predictions(
-                alignments_in(inputs)[0], AttentionWriter(kept, kept.layout, runner.sites)
-            ):
+            for _ in runner.predictions(given, AttentionWriter(kept, kept.layout, runner.sites)):
                 pass
         return Attention(kept)
 
@@ -186,13 +202,13 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
 
     def _runner(
         self,
-        query: str | None = None,
-        recycles: int | None = None,
-        max_msa_clusters: int | None = None,
-        templates: Path | str | None = None,
-        precision: str = "fp32",
-        chunk: int | None = None,
-        seed: int = 0,
+        query: str | None,
+        recycles: int | None,
+        max_msa_clusters: int | None,
+        templates: Path | str | None,
+        precision: str,
+        chunk: int | None,
+        seed: int,
         representations: Sequence[str] = (),
     ) -> "AlignmentRunner":
         inputs = self.inputs
