@@ -261,13 +261,6 @@ def _similarity(browser: PromoterBrowser) -> dict[str, Any] | None:
         (f"{name} without the shared profile", without, site.specific_similarity_TT),
         (f"{name} as they are", f"{about}.", site.similarity_TT),
     ]
-    for kind, similarity_TT in (
-        ("predicted", browser.prediction_similarity_TT),
-        ("measured", browser.measured_similarity_TT),
-    ):
-        if similarity_TT is not None and site.treatments == browser.treatments:
-            about = f"Correlation of {kind} responses over promoters."
-            matrices.append((f"{kind.capitalize()} responses", about, similarity_TT))
     shown = []
     for title, about, values in matrices:
         order = cluster_order(values).tolist()

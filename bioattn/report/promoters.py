@@ -322,8 +322,6 @@ class PromoterBrowser:
     absent: list[str]
     attribution: dict[str, Any] | None
     """How it was computed, and of which treatments; None without any."""
-    prediction_similarity_TT: NDArray[np.float64] | None
-    measured_similarity_TT: NDArray[np.float64] | None
 
     @property
     def zero(self) -> int:
@@ -438,8 +436,6 @@ def collect_browser(
             context, len(shown), held_out=bool(unseen.any()), attribution=bool(explained), asked=len(wanted)
         ),
         attribution=None if attribution is None else {"method": attribution.method, "treatments": attributed},
-        prediction_similarity_TT=_similarity(context.predicted_GT),
-        measured_similarity_TT=None if context.measured_GT is None else _similarity(context.measured_GT),
     )
 
 
@@ -511,16 +507,6 @@ def _lead(
 
 def _number(value: float) -> float | None:
     return float(f"{value:.4g}") if math.isfinite(value) else None
-
-
-def _similarity(values_GT: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Pearson r of every two columns over the rows where both are known; None where nothing is."""
-    if values_GT.shape[1] < 2 or not np.isfinite(values_GT).any():
-        return None
-    correlation = pd.DataFrame(values_GT).corr(min_periods=3).to_numpy(np.float64)
-    found: NDArray[np.float64] = np.nan_to_num(correlation, nan=0.0)
-    np.fill_diagonal(found, 1.0)
-    return found
 
 
 def _chosen_by(context: PromoterContext, shown: int, *, held_out: bool, attribution: bool, asked: int) -> str:
