@@ -6,7 +6,6 @@ Colours are safe for colour-blind readers: A green, C blue, G amber, T vermilion
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,16 +29,13 @@ BASE_COLOURS = {"A": style.GREEN, "C": style.BLUE, "G": style.AMBER, "T": style.
 LETTER_WIDTH = 0.94
 
 
-def information_heights(
-    probabilities: NDArray[np.floating], background: NDArray[np.floating] | None = None
-) -> NDArray[np.float64]:
-    """Heights (W, 4) of a logo in bits: each base's probability times the position's information.
+def information_heights(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Heights (W, 4) of a logo in bits: each base's probability times the position's information, 2 at most.
 
-    probabilities: (W, 4), rows sum to 1. background: (4,); None = uniform, where a position has 2 bits at most.
+    probabilities: (W, 4), rows sum to 1.
     """
     chances = np.asarray(probabilities, dtype=np.float64)
-    expected = np.full(4, 0.25) if background is None else np.asarray(background, dtype=np.float64)
-    ratio = np.where(chances > 0, chances / expected, 1.0)
+    ratio = np.where(chances > 0, chances / 0.25, 1.0)
     bits = (chances * np.log2(ratio)).sum(axis=1, keepdims=True)
     return np.asarray(chances * bits)
 
@@ -87,30 +83,18 @@ class Logos(NamedTuple):
     """Motifs to be drawn."""
 
     motifs: Sequence[Motif]
-    background: NDArray[np.float64] | None = None
-    """Base frequencies that bits are counted against; None = uniform, so that a position has at most 2 bits."""
 
 
-def read_logos(
-    path: Path,
-    *,
-    show: Sequence[str] = (),
-    top: int | None = None,
-    reverse_complement: bool = False,
-    background: bool = False,
-) -> Logos:
+def read_logos(path: Path, *, show: Sequence[str] = (), top: int | None = None) -> Logos:
     """Read motifs of a MEME, JASPAR or TRANSFAC file.
 
-    show: names or alternative names; none = all. top: only the first. background: bits are counted against the
-    file's base frequencies.
+    show: names or alternative names; none = all. top: only the first.
 
     Raises: FormatError; BioattnError for a name that no motif has.
     """
-    database = read_meme(path)
-    motifs = [motif for name in show for motif in _named(database.motifs, name, path)] or database.motifs
-    if reverse_complement:
-        motifs = [replace(motif, probabilities=motif.probabilities[::-1, ::-1]) for motif in motifs]
-    return Logos(motifs[:top], database.background if background else None)
+    every = read_meme(path).motifs
+    motifs = [motif for name in show for motif in _named(every, name, path)] or every
+    return Logos(motifs[:top])
 
 
 def _named(motifs: Sequence[Motif], name: str, path: Path) -> list[Motif]:
@@ -136,11 +120,9 @@ def draw_logos(logos: Logos, width: float) -> Figure:
         )
     figure = style.new_figure(width if across > 1 else min(width, 85.0), down * _ROW + 4)
     axes = style.panels(figure, len(motifs), down, across, sharex=True, sharey=True)
-    widest, tallest = max(motif.width for motif in motifs), 2.0
+    widest = max(motif.width for motif in motifs)
     for axis, motif in zip(axes.flat, motifs, strict=False):
-        heights = information_heights(motif.probabilities, logos.background)
-        tallest = max(tallest, float(heights.sum(axis=1).max()))
-        draw_letters(axis, heights, 0.5)
+        draw_letters(axis, information_heights(motif.probabilities), 0.5)
         name = " ".join(dict.fromkeys(filter(None, (motif.name, motif.alternative_name))))
         sites = f" ({motif.sites:,} sites)" if motif.sites > 1 else ""
         fitting = width / across - style.text_width(sites) - 8
@@ -149,7 +131,7 @@ def draw_logos(logos: Logos, width: float) -> Figure:
         axis.tick_params(axis="x", length=1)
         axis.set_yticks([0, 1, 2])
     axes[0, 0].set_xlim(0.4, widest + 0.6)
-    axes[0, 0].set_ylim(0, tallest)
+    axes[0, 0].set_ylim(0, 2)
     for axis in axes[:, 0]:
         axis.set_ylabel("bits")
     return figure

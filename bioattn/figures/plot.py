@@ -100,7 +100,7 @@ _BESIDE = {
     "contact-dataset": ("truth",),
 }
 """Which option of a picture a further file is, by its kind."""
-_WAYS = ("upsampling", "corrected", "weights", "cluster", "by_attention", "reverse_complement", "background")
+_WAYS = ("upsampling", "corrected", "weights", "cluster", "by_attention")
 _FLAGS = {"treatments": "treatment"} | dict.fromkeys(_WAYS, "as")
 """How options are called on the command line where it is not their name."""
 _OF_MAPS = ("attention", "heatmap", "heads")

@@ -111,7 +111,7 @@ COMMANDS = [
     "AF-X-F1-predicted_aligned_error_v4.json",
     "x_scores_rank_001.json AF-X-F1-confidence_v4.json",
     "{data}/models/evoformer-contacts",
-    "{data}/demo/motifs.meme --show motif1 --as reverse-complement --as background",
+    "{data}/demo/motifs.meme --show motif1",
     "check.json",
 ]
 

@@ -124,11 +124,7 @@ def test_a_logo_for_each_motif(database):
     figure = draw_logos(read_logos(database, top=2), 180)
     titles = [axis.get_title(loc="left") for axis in figure.axes]
     assert titles == ["m1 (20 sites)", "m2 TF (20 sites)"]
-    pictures = [read_logos(database, show=["m1"], reverse_complement=other) for other in (False, True)]
-    boxes = [
-        [path.get_extents() for path in draw_logos(one, 85).axes[0].findobj(PathCollection)[0].get_paths()]
-        for one in pictures
-    ]
-    # G of position 2 is C of position 3 from the other side: 2 bits high in both.
-    tall = [[box for box in found if box.y1 - box.y0 > 1.99] for found in boxes]
-    assert [round((box.x0 + box.x1) / 2) for (box,) in tall] == [2, 3]
+    axis = draw_logos(read_logos(database, show=["m1"]), 85).axes[0]
+    boxes = [path.get_extents() for path in axis.findobj(PathCollection)[0].get_paths()]
+    (tall,) = [box for box in boxes if box.y1 - box.y0 > 1.99]
+    assert round((tall.x0 + tall.x1) / 2) == 2  # the sure G

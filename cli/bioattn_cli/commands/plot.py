@@ -21,8 +21,6 @@ class Look(StrEnum):
     ATTENTION = "attention"
     NEAREST = "nearest"
     RECEPTIVE_FIELD = "receptive-field"
-    REVERSE_COMPLEMENT = "reverse-complement"
-    BACKGROUND = "background"
 
 
 _LOOKS: dict[Look, dict[str, Any]] = {
@@ -32,8 +30,6 @@ _LOOKS: dict[Look, dict[str, Any]] = {
     Look.ATTENTION: {"by_attention": True},
     Look.NEAREST: {"upsampling": Upsampling.NEAREST},
     Look.RECEPTIVE_FIELD: {"upsampling": Upsampling.RECEPTIVE_FIELD},
-    Look.REVERSE_COMPLEMENT: {"reverse_complement": True},
-    Look.BACKGROUND: {"background": True},
 }
 """The same as options of `bioattn.plot`."""
 
@@ -101,8 +97,7 @@ def plot(
     ),
     look: tuple[Look, ...] = option(
         "promoters: weights (where there are contributions); heatmap: unclustered; heads: corrected; molecule: "
-        "attention; a gene: nearest (bins as they are), receptive-field; logos: reverse-complement, background; "
-        "can be repeated.",
+        "attention; a gene: nearest (bins as they are), receptive-field; can be repeated.",
         "--as",
         default=(),
         metavar="LOOK",
