@@ -5,7 +5,6 @@ Blocks and heads are counted from 0, as in the files.
 Shape suffixes: T treatments, K bins, Q queries.
 """
 
-import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -172,28 +171,10 @@ _LONGEST_NAME = 42.0
 _BAR: dict[str, Any] = {"location": "bottom", "aspect": 50, "shrink": 0.5, "pad": 0.02}
 
 
-class _Spacing(NamedTuple):
-    """Millimetres around panels, and the least size of one."""
-
-    side: float
-    """Space beside the first panel of a block, for its name and the ticks."""
-    between: float
-    title: float
-    least: float
-
-
-_ROOMY = _Spacing(16.0, 1.5, 4.2, 13.0)
-_DENSE = _Spacing(5.0, 1.0, 1.0, 5.0)
-"""Spacing without ticks; only the first block names its heads."""
-
-
-class _Layout(NamedTuple):
-    """Columns of blocks, blocks in a column, and the size of a panel in millimetres."""
-
-    spacing: _Spacing
-    groups: int
-    lines: int
-    panel: float
+_GAP, _TITLE = 1.5, 4.2
+"""Millimetres between panels, and of the title above one."""
+_ROOMY, _DENSE = 13.0, 5.0
+"""Least millimetres of a panel with a title and ticks, and of one without, where the first row names the heads."""
 
 
 @style.figure_style()
@@ -208,12 +189,11 @@ def draw_head_grid(grid: HeadGrid, width: float) -> Figure:
 def _draw_layers(grid: HeadGrid, width: float) -> Figure:
     sites = dict.fromkeys(panel.site for panel in grid.panels)
     lines = [[panel for panel in grid.panels if panel.site == site] for site in sites]
-    lines, layout = _fitted(lines, width)
+    lines, groups, rows, size, title = _arranged(lines, width)
     across = max(map(len, lines))
-    roomy = layout.spacing is _ROOMY
-    height = layout.lines * (layout.panel + layout.spacing.title) + _FOOT + (9 if roomy else 6)
-    figure = style.new_figure(width, height)
-    cells = figure.subplots(layout.lines, layout.groups * across, squeeze=False)
+    roomy = title == _TITLE
+    figure = style.new_figure(width, rows * (size + title) + _FOOT + 9)
+    cells = figure.subplots(rows, groups * across, squeeze=False)
     norm = Normalize(*style.data_limits(grid.values))
     if grid.corrected:
         # Neighbours in the chain look at each other most; the colours are for the others.
@@ -222,7 +202,7 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
         norm = TwoSlopeNorm(0, -largest, largest)
     image = None
     for number, line in enumerate(lines):
-        group, row = divmod(number, layout.lines)
+        group, row = divmod(number, rows)
         for column in range(across):
             axis: Axes = cells[row, group * across + column]
             if column >= len(line):
@@ -238,15 +218,20 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
                 axis.set_title(panel.name + many, fontsize=style.SMALL_FONT)
             elif row == 0:
                 axis.set_title(panel.head, fontsize=style.SMALL_FONT)
-            first, last = column == 0, row == layout.lines - 1 or number == len(lines) - 1
-            names = panel.names or [[str(place + 1) for place in range(size)] for size in panel.values.shape]
+            first, last = column == 0, row == rows - 1 or number == len(lines) - 1
+            names = panel.names or [
+                [str(place + 1) for place in range(places)] for places in panel.values.shape
+            ]
             for side, called in zip((axis.yaxis, axis.xaxis), names, strict=True):
-                style.name_ticks(side, called, layout.panel)
+                style.name_ticks(side, called, size)
             axis.tick_params(labelleft=first and roomy, labelbottom=last and roomy, left=roomy, bottom=roomy)
             if first:
                 name = _short_site(panel.site)
-                name = f"{name}\n{grid.query_label}" if roomy else name.removeprefix("block ")
-                axis.set_ylabel(name, fontsize=style.SMALL_FONT)
+                if roomy:
+                    axis.set_ylabel(f"{name}\n{grid.query_label}", fontsize=style.SMALL_FONT)
+                else:
+                    upright: dict[str, Any] = {"rotation": 0, "ha": "right", "va": "center"}
+                    axis.set_ylabel(name.removeprefix("block "), fontsize=style.SMALL_FONT, **upright)
             if last and roomy:
                 axis.set_xlabel(grid.key_label, fontsize=style.SMALL_FONT)
     for axis in cells.flat[len(lines) * across :]:
@@ -262,34 +247,25 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
     return figure
 
 
-def _fitted(lines: list[list[HeadPanel]], width: float) -> tuple[list[list[HeadPanel]], _Layout]:
-    """Lines of panels and their layout: the heads of a block on several lines where only that gives them ticks."""
-    most = max(map(len, lines))
-    for across in dict.fromkeys(math.ceil(most / parts) for parts in range(1, most + 1)):
+def _arranged(
+    lines: list[list[HeadPanel]], width: float
+) -> tuple[list[list[HeadPanel]], int, int, float, float]:
+    """A line for a block's heads, or several where they do not fit across; how many lines stand side by side and
+    below each other; the millimetres of a panel and of the title above it."""
+    page, most = style.PAGE_HEIGHT - _FOOT - 9, max(map(len, lines))
+    name = 2 + max(style.text_width(_short_site(line[0].site).removeprefix("block ")) for line in lines)
+    for least, title, side in ((_ROOMY, _TITLE, 16.0), (_DENSE, 1.0, name)):
+        fitting = max(1.0, (width - side) // (least + _GAP))
+        across = math.ceil(most / math.ceil(most / fitting))
         broken = [line[first : first + across] for line in lines for first in range(0, len(line), across)]
-        with contextlib.suppress(BioattnError):
-            layout = _layout(len(broken), across, width)
-            if layout.spacing is _ROOMY:
-                return broken, layout
-    return lines, _layout(len(lines), most, width)
-
-
-def _layout(lines: int, across: int, width: float) -> _Layout:
-    """Choose the number of columns that makes panels largest, with space around them where there is room."""
-    for spacing in (_ROOMY, _DENSE):
-        best = _Layout(spacing, 1, lines, 0.0)
-        for groups in range(1, lines + 1):
-            rows = math.ceil(lines / groups)
-            panel = min(
-                (width - groups * spacing.side) / (groups * across) - spacing.between,
-                (style.PAGE_HEIGHT - _FOOT - 9) / rows - spacing.title,
-            )
-            if panel > best.panel:
-                best = _Layout(spacing, groups, rows, panel)
-        if best.panel >= spacing.least:
-            return best
+        groups = math.ceil(len(broken) / (page // (least + title)))
+        rows = math.ceil(len(broken) / groups)
+        size = min((width - groups * side) / (groups * across) - _GAP, page / rows - title)
+        if size >= least:
+            return broken, groups, rows, size, title
     raise BioattnError(
-        f"{lines} blocks of {across} heads do not fit on a page of {width:g} mm; choose with --sites and --heads"
+        f"{len(lines)} blocks of {most} heads do not fit on a page of {width:g} mm; choose with --sites and "
+        "--heads"
     )
 
 
@@ -299,12 +275,12 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
     number, rows = len(grid.panels), len(grid.query_names)
     across = 2 if number > 1 and width > 120 else 1
     down = math.ceil(number / across)
-    panel = min(max(8.0, 2.6 * rows), (style.PAGE_HEIGHT - _FOOT - 6) / down - _ROOMY.title - 2)
+    panel = min(max(8.0, 2.6 * rows), (style.PAGE_HEIGHT - _FOOT - 6) / down - _TITLE - 2)
     if panel < max(4.0, 0.3 * rows):
         raise BioattnError(
             f"{number} heads × {rows} treatments do not fit on a page; choose with --heads and --treatment"
         )
-    figure = style.new_figure(width, down * (panel + _ROOMY.title + 2) + _FOOT + 4)
+    figure = style.new_figure(width, down * (panel + _TITLE + 2) + _FOOT + 4)
     cells = style.panels(figure, number, down, across, sharex=True, sharey=True)
     look = style.heat(grid.values, signed=grid.quantity.signed) | {"linewidth": 0, "rasterized": True}
     edges = grid.key_edges - (grid.zero or 0)

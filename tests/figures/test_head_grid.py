@@ -1,11 +1,14 @@
 """Grids of heads: maps against the weights written, one panel for each."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
+import pytest
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
+from bioattn.errors import BioattnError
 from bioattn.figures.head_grid import draw_head_grid, read_head_grid
 from bioattn.store.reader import open_attention
 
@@ -47,6 +50,20 @@ def test_many_heads_of_a_block_take_several_lines(alignments):
     assert [axis.get_title(loc="left").split()[1] for axis in axes] == [str(head) for head in range(16)] * 2
     assert len({round(axis.get_position().y0, 3) for axis in axes}) == 4
     assert all(axis.get_window_extent().width > figure.dpi * 13 / 25.4 for axis in axes)
+
+
+def test_names_of_many_blocks_do_not_overlap(alignments):
+    with open_attention(alignments.path) as attention:
+        grid = read_head_grid(attention)
+    sites = [f"encoder.{block:02d}.self" for block in range(20)]
+    panels = [grid.panels[0]._replace(site=site, head=str(head)) for site in sites for head in range(12)]
+    figure = draw_head_grid(replace(grid, panels=panels), 180)
+    figure.canvas.draw()
+    names = [axis.yaxis.label.get_window_extent() for axis in figure.axes if axis.get_ylabel()]
+    assert len(names) == 20
+    assert not any(one.overlaps(other) for one, other in pairwise(names))
+    with pytest.raises(BioattnError, match="20 blocks of 12 heads do not fit"):
+        draw_head_grid(replace(grid, panels=panels), 20)
 
 
 def test_heads_of_promoters(promoters):
