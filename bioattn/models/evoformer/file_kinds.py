@@ -18,7 +18,7 @@ from bioattn.io.files import read_json
 from bioattn.io.hdf5 import open_hdf5, text_attribute
 from bioattn.models.evoformer.family import FAMILY
 from bioattn.models.family import CONFIG, imported
-from bioattn.models.file_kinds import model_kind
+from bioattn.models.file_kinds import model_kind, trained_figures
 from bioattn.store.inspection import several_results, validate_members
 from bioattn.store.kinds import FileKind, Problem, Sample, folder_with, hdf5, shown_as
 from bioattn.structures.predictions import (
@@ -55,6 +55,7 @@ def _describe_model(folder: Path) -> dict[str, Any]:
         **describe_architecture(model.config),
         "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
         "attention_sites": some(list(model.sites)),
+        **trained_figures(folder),
     }
 
 

@@ -113,6 +113,10 @@ def test_excluded_proteins_are_not_used_and_the_figures_are_printed(contact_data
     card = (tmp_path / "m" / "README.md").read_text()
     assert "from the alignment alone" in card
     assert "| test | this model | 1 |" in card
+    assert main(["inspect", str(tmp_path / "m")]) == 0
+    ours, best = rows[1][4], max(rows[2][4], rows[3][4])
+    assert f"P@L on test families {ours}, that of" in (said := capsys.readouterr().out)
+    assert best in said
 
 
 @pytest.mark.parametrize(
