@@ -215,13 +215,12 @@ def _of_table(table: Any, noun: str, column: str) -> tuple[list[Any], list[Any]]
         if len(others) != 1:
             raise FormatError(f"{HELD}: the table has no column {column!r}")
         (column,) = others
-    naming = [name for name in ID_COLUMNS if name in table.columns]
+    naming = [table[name] for name in ID_COLUMNS if name in table.columns]
     if not naming and table.index.name is None and table.index.dtype.kind in "iu":
-        naming = [name for name in table.columns if name != column and _are_names(table[name])]
-    names = table[naming[0]] if naming else None
-    if names is None and type(table.index).__name__ == "RangeIndex":
-        names = [f"{noun}_{number}" for number in range(1, len(table) + 1)]
-    return list(table.index if names is None else names), list(table[column])
+        naming = [values for name, values in table.items() if name != column and _are_names(values)]
+    if not naming and type(table.index).__name__ == "RangeIndex":
+        naming = [[f"{noun}_{number}" for number in range(1, len(table) + 1)]]
+    return list(naming[0] if naming else table.index), list(table[column])
 
 
 def _are_names(column: Any) -> bool:

@@ -82,6 +82,7 @@ def test_predictions_are_the_table_that_run_writes(promoters, model, sequences, 
         table.rename(columns={"sequence": "Sequence"}),
         table.rename(columns={"gene_id": "locus_tag"}).assign(note="a note", strain="K-12").iloc[:, ::-1],
         table.rename(columns={"gene_id": "locus_tag"}).set_axis([7, 4, 9]),  # rows that a filter left
+        pd.concat([table.add_prefix("locus_"), table[["sequence"]], table.add_prefix("locus_")], axis=1),
         dict(zip(first, one_hot(first.values()), strict=True)),
     ):
         pd.testing.assert_frame_equal(model.predict(named), expected, check_dtype=False, atol=2e-6)
