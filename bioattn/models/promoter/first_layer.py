@@ -35,7 +35,7 @@ Counts = NDArray[np.float64]
 def first_layer_matches(
     model: PromoterModel, codes_BL: NDArray[np.uint8], device: torch.device
 ) -> Iterator[tuple[str, Counts]]:
-    """Counts of what `filter_<number>` matches in promoters.
+    """Counts of what `filter_<number>` matches in promoters; numbers go on from network to network.
 
     codes_BL: promoters as the model sees them. Raises: BioattnError when the model has no filters in its first
     layer.
@@ -44,17 +44,18 @@ def first_layer_matches(
     modules = [each for each in model.modules() if isinstance(each, ConvStem | ConcatModel)]
     if not modules:
         raise BioattnError("--model: has no filters in its first layer")
+    first = 0
     for module in modules:
-        if isinstance(module, ConvStem):
-            yield from _of_filters(module.convolution, codes, device, both_strands=module.both_strands)
-        else:
-            first: Any = module.sequence[0]
-            yield from _of_filters(first, codes, device, both_strands=False)
+        both_strands = isinstance(module, ConvStem) and module.both_strands
+        layer: Any = module.convolution if isinstance(module, ConvStem) else module.sequence[0]
+        for number, counts in _of_filters(layer, codes, device, both_strands=both_strands):
+            yield f"filter_{first + number}", counts
+        first += layer.weight.shape[0]
 
 
 def _of_filters(
     convolution: nn.Conv1d, codes: NDArray[np.uint8], device: torch.device, *, both_strands: bool
-) -> Iterator[tuple[str, Counts]]:
+) -> Iterator[tuple[int, Counts]]:
     filters, width = convolution.weight.shape[0], int(convolution.kernel_size[0])
     highest = np.full(filters, -np.inf)
     for _, excited, _ in _excitations(convolution, codes, device, both_strands=both_strands):
@@ -78,7 +79,7 @@ def _of_filters(
         sites = np.concatenate([part[1] for part in parts])
         best = sites[np.argsort(-strength, kind="stable")[:MAX_SITES]]
         counts = np.stack([(best == base).sum(axis=0) for base in range(4)], axis=1).astype(np.float64)
-        yield f"filter_{number}", counts
+        yield number, counts
 
 
 @torch.no_grad()

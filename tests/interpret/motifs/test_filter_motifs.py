@@ -1,5 +1,7 @@
 """Filters whose weights are known become the motifs they were made of."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.motifs.export import filter_motifs
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Stem
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import ConvStem
 from bioattn.promoters.treatments import TreatmentTable
 from tests.making import untrained_model
@@ -85,3 +88,10 @@ def test_of_k_mers_and_filters_the_filters_are_shown(codes):
     assert "filter_0" in {motif.name for motif in motifs}
     with pytest.raises(BioattnError, match="--model: has no filters in its first layer"):
         filter_motifs(loaded(stem=Stem.KMER), codes)
+
+
+def test_filters_of_several_networks_have_names_of_their_own(codes):
+    model = loaded()
+    two = replace(model, model=PromoterModel.mean([model.model, loaded().model], model.vocabulary))
+    names = [name for name, _ in two.first_layer_matches(codes)]
+    assert len(set(names)) == len(names) == 2 * len(list(model.first_layer_matches(codes)))
