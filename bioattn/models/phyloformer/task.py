@@ -22,7 +22,7 @@ from bioattn.models.phyloformer.family import (
     PhyloformerTrainingConfig,
     PhylogenyAlphabet,
 )
-from bioattn.models.phyloformer.model import Phyloformer
+from bioattn.models.phyloformer.model import LEAST, Phyloformer
 from bioattn.models.phyloformer.run import alignment_codes, require_alphabet
 from bioattn.models.phyloformer.substitution import simple_distances
 from bioattn.models.phyloformer.trees import read_newick
@@ -30,10 +30,12 @@ from bioattn.promoters.response_metrics import Statistic, estimate
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress, watched
 from bioattn.system.shard import Shard
-from bioattn.text import counted
+from bioattn.text import counted, quoted
 from bioattn.training.predicted_tokens import Evaluation, Row
 from bioattn.training.task import ConfiguredTask, Judgement, Step, figures_by_part
 
+ALIKE = 1e-5
+"""Distances below are those of equal sequences, for which programs of trees write branches of 0 to some 1e-6."""
 HELD_OUT = 0.05
 """Share of the alignments for validation, and of those for the test, where no column says it."""
 ERRORS = {"relative": "mean relative error", "absolute": "mean absolute error"}
@@ -186,7 +188,7 @@ def read_pair_table(path: Path) -> tuple[list[tuple[Path, Path, str]], str]:
 def read_pairs(
     rows: Sequence[tuple[Path, Path, str]], alphabet: PhylogenyAlphabet, progress: Progress
 ) -> list[TrainingPair]:
-    """Read all alignments and trees. Distances of 0, which have no relative error, become 1e-6.
+    """Read all alignments and trees. Distances of `ALIKE` become `LEAST` substitutions: of 0 no error is relative.
 
     Raises: FormatError naming a file of the other alphabet, or a tree whose leaves are not the alignment's rows.
     """
@@ -195,12 +197,14 @@ def read_pairs(
         alignment, tree = read_alignment(path), read_newick(newick)
         require_alphabet(alignment, alphabet, path)
         if sorted(alignment.names) != sorted(tree.names) or len({*tree.names}) < max(2, len(tree.names)):
+            unlike = quoted(sorted({*tree.names} ^ {*alignment.names})) or "names that repeat, or one alone"
             raise FormatError(
-                f"{newick}: its {len(tree.names)} leaves are not the {alignment.num_rows} sequences of {path}, "
-                "each once and at least two; give both the same names"
+                f"{newick}: its {len(tree.names)} leaves are not the {alignment.num_rows} sequences of {path}: "
+                f"{unlike} in one of both; give both the same names"
             )
         order = [tree.names.index(name) for name in alignment.names]
         distances_P = tree.leaf_distances()[np.ix_(order, order)][np.triu_indices(len(order), 1)]
         codes_NL = alignment_codes(alignment, alphabet).astype(np.uint8)
-        pairs.append(TrainingPair(codes_NL, np.maximum(distances_P, 1e-6)))
+        distances_P[distances_P < ALIKE] = LEAST / alignment.num_columns
+        pairs.append(TrainingPair(codes_NL, distances_P))
     return pairs

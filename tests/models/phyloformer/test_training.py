@@ -9,12 +9,14 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from Bio import Phylo
 from scipy import integrate, linalg, optimize, stats
 
 from bioattn.errors import FormatError
 from bioattn.models.phyloformer import simulation
-from bioattn.models.phyloformer.family import PhylogenyAlphabet
+from bioattn.models.phyloformer.family import PhyloformerConfig, PhylogenyAlphabet
+from bioattn.models.phyloformer.model import Phyloformer
 from bioattn.models.phyloformer.simulation import evolve, random_tree
 from bioattn.models.phyloformer.substitution import (
     SubstitutionModel,
@@ -22,7 +24,9 @@ from bioattn.models.phyloformer.substitution import (
     pair_counts,
     simple_distances,
 )
+from bioattn.models.phyloformer.task import read_pairs
 from bioattn.models.phyloformer.trees import Tree, read_newick
+from bioattn.system.progress import SILENT
 from tests.making import bioattn
 
 DATA = Path(__file__).parents[3] / "data"
@@ -235,12 +239,26 @@ def test_attention_of_published_parameters_and_chosen_heads(tmp_path):
         assert weights.dtype == np.float16
 
 
+def test_sequences_alike_do_not_decide_the_relative_error(tmp_path):
+    """Programs of trees write 0 or 1e-6 there, and every estimate were thousands of times too long."""
+    random = np.random.default_rng(0)
+    rows = ["".join(random.choice([*"ACDEFGHIKLMNPQRSTVWY"], 60)) for _ in range(3)]
+    (tmp_path / "a.fa").write_text("".join(f">s{n}\n{row}\n" for n, row in enumerate([rows[0], *rows])))
+    (tmp_path / "a.nwk").write_text("((s0:0,s1:1e-6):1,s2:1,s3:1);")
+    table = [(tmp_path / "a.fa", tmp_path / "a.nwk", "")]
+    (pair,) = read_pairs(table, PhylogenyAlphabet.PROTEIN, SILENT)
+    with torch.no_grad():
+        estimated_P = Phyloformer(PhyloformerConfig())(torch.from_numpy(pair.codes_NL.astype(np.int64)))
+    assert float(estimated_P[0]) / pair.distances_P[0] == pytest.approx(1, abs=1e-5)
+    np.testing.assert_allclose(pair.distances_P[1:], 2, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         (
             lambda folder: (folder / "trees/simulated000003.nwk").write_text("(a:1,b:1);"),
-            "its 2 leaves are not the",
+            "/simulated000003.fa: 'a', 'b', ",
         ),
         (
             lambda folder: (folder / "trees/simulated000003.nwk").write_text("((a,b);"),
