@@ -83,15 +83,9 @@ class LoadedMoleculeModel(CheckedModel[MoleculeModel, MoleculeModelConfig]):
             dropped = sum(values is None for _, _, values, _ in rows)
             if dropped:
                 LOGGER.warning(f"{counted(dropped, 'record')} without a prediction; the column note says why")
-        names, smiles, values, notes = zip(*rows, strict=True)
         unknown = [np.nan] * len(self.config.tasks)
-        table = pd.DataFrame(
-            [unknown if each is None else each for each in values],
-            index=pd.Index(names, name="id"),
-            columns=list(self.config.tasks),
-        )
-        table.insert(0, "smiles", smiles)
-        return table.assign(note=notes)
+        cells = [[name, smiles, *(values or unknown), note] for name, smiles, values, note in rows]
+        return pd.DataFrame(cells, columns=["id", "smiles", *self.config.tasks, "note"]).set_index("id")
 
     def attention(
         self, inputs: Any, *, batch_size: int | None = None, **choices: Unpack[AttentionKeywords]

@@ -190,13 +190,11 @@ class MoleculeTask(ConfiguredTask):
             gain = estimate(self._gain(truth_NT, ours_NT, theirs_NT), len(own), RESAMPLES)
             if np.isfinite([gain.low, gain.high]).all():
                 gains[name] = gain.low, gain.high
-        titles = {"rmse": "RMSE", "pearson": "Pearson r"}
-        if self.binary:
-            titles = {"auroc": "AUROC", "auprc": "AUPRC"}
+        shown = {"rmse": ("RMSE", 4), "pearson": ("Pearson r", 4)}
         return Evaluation(
             rows,
             "molecules, mean over tasks" if len(dataset.tasks) > 1 else "molecules",
-            {name: (title, 4) for name, title in titles.items()},
+            {"auroc": ("AUROC", 4), "auprc": ("AUPRC", 4)} if self.binary else shown,
             smaller_is_better=not self.binary,
             gains=gains,
         )

@@ -278,13 +278,12 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
     require_scikit_bio()
     sources, several = alignments_for(settings, settings.model, PHYLOGENY.record)
     loaded = load_phyloformer(settings.model, running.device(settings.device, settings.threads))
-    wanted = AttentionOptions(sites=settings.sites or ("*",))
     return run_folders(
         PhylogenyRunner(loaded),
         settings,
         sources,
         several=several,
-        options=None if settings.attention is None else wanted,
+        options=None if settings.attention is None else AttentionOptions(sites=settings.sites or ("*",)),
         figures={"model": {"file": loaded.path.name, "sha256": loaded.sha256}, "device": str(loaded.device)},
     )
 

@@ -175,7 +175,6 @@ class Output:
     """Of the words and `<eos>`, natural logarithm, without regard to constraints."""
     state: str = ""
     """That of the constraint."""
-    ended: bool = False
 
     def score(self, length_penalty: float) -> float:
         return float(self.log_likelihood / ((6 + len(self.tokens)) / 6) ** length_penalty)
@@ -250,9 +249,8 @@ def _extended(
                 before.tokens + ([] if token == EOS else [token]),
                 before.log_likelihood + float(likely_BV[row, token]),
                 allowed[row].get(token, ""),
-                token == EOS,
             )
-            if after.ended:
+            if token == EOS:
                 done += [after] if place < width else []  # behind them, others are as likely
             elif len(followed) < width:
                 followed.append(after)
