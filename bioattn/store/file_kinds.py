@@ -5,11 +5,9 @@ and what cannot be read the reader's to say. Here names and shapes are held agai
 against what they promise: rows of weights sum to 1, values of attribution to 0.
 """
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import Reduction
 from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.tables import open_table, refuse_duplicate_columns
 from bioattn.io.files import read_json, read_lines
 from bioattn.io.hdf5 import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store import schema
@@ -31,7 +30,7 @@ from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
 from bioattn.store.shards import PART_START, UNFINISHED, shard_of_hdf5, shard_of_table
 from bioattn.store.windows import PROMOTERS
 from bioattn.system.progress import SILENT, Progress
-from bioattn.text import counted, some
+from bioattn.text import some
 
 _NEEDED = {
     schema.FORMAT: ("generated_by", "model_sha256", "inputs"),
@@ -325,8 +324,8 @@ def _report_attention(path: Path) -> ReportInput:
 
 
 def _report_table(path: Path) -> ReportInput | None:
-    header, _ = _read_table(path)
-    return ReportInput("predictions_table", _describe_table(path)) if header[0] == "gene_id" else None
+    is_predictions = open_table(path).header[0] == "gene_id"
+    return ReportInput("predictions_table", _describe_table(path)) if is_predictions else None
 
 
 def _describe_json(path: Path) -> dict[str, Any]:
@@ -343,51 +342,24 @@ def _describe_part(path: Path) -> dict[str, Any]:
 
 
 def _describe_audit(path: Path) -> dict[str, Any]:
-    header, rows = _read_table(path)
-    status = header.index("status")
-    statuses = Counter(cells[status] for cells in rows)
+    table = open_table(path)
+    status = table.header.index("status")
+    statuses = Counter(cells[status] for _, cells in table.rows())
     return {"genes": statuses.total(), "genes_per_status": dict(sorted(statuses.items()))}
 
 
 def _describe_table(path: Path) -> dict[str, Any]:
-    header, rows = _read_table(path)
-    return {"rows": sum(1 for _ in rows), "columns": len(header), "names": some(header)}
-
-
-def _read_table(path: Path) -> tuple[list[str], Iterator[list[str]]]:
-    """The names of columns, and the cells of every row; blank lines are passed over. Cells between commas may be
-    quoted.
-
-    Raises: FormatError, also while the rows are read, naming the line that has other columns than the header.
-    """
-    lines = (line for _, line in read_lines(path))
-    first = next(lines)
-    tabs = "\t" in first
-    quoting: Any = csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL
-    reader = csv.reader(chain([first], lines), delimiter="\t" if tabs else ",", quoting=quoting)
-    header = next(reader)
-    # The row names of R and pandas have no header.
-    if not all(name.strip() for name in header[1:]):
-        raise FormatError(f"{path}:1: is no header of a table, a column has no name")
-    if twice := [name for name, number in Counter(header).items() if number > 1]:
-        raise FormatError(f"{path}:1: is no header of a table, {twice[0]!r} names two columns")
-    return header, _rows(path, reader, len(header), tabs)
-
-
-def _rows(path: Path, reader: Any, num_columns: int, tabs: bool) -> Iterator[list[str]]:
-    none_of_ours = "" if tabs else "; this is none of the files bioattn reads or writes"
-    number = 0
-    try:
-        for number, cells in enumerate(filter(None, reader), start=1):
-            if len(cells) != num_columns:
-                problem = f"has {counted(len(cells), 'column')}, the header has {num_columns}"
-                # Any text may have a comma in its first line.
-                raise FormatError(f"{path}:{reader.line_num}: {problem}{none_of_ours if number == 1 else ''}")
-            yield cells
-    except csv.Error as problem:
-        raise FormatError(f"{path}:{reader.line_num}: is no row of a table ({problem})") from problem
-    if not number and not tabs:
-        raise FormatError(f"{path}:1: a line with commas and no rows below{none_of_ours}")
+    table = open_table(path)
+    refuse_duplicate_columns(table)
+    if not table.sample and "\t" not in next(read_lines(path))[1]:  # as any text may begin
+        raise FormatError(
+            f"{path}:1: a line with commas and no rows below; this is none of the files bioattn reads or writes"
+        )
+    return {
+        "rows": sum(1 for _ in table.rows()),
+        "columns": len(table.header),
+        "names": some(list(table.header)),
+    }
 
 
 FILE_KINDS: Sequence[FileKind] = (

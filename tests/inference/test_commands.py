@@ -198,7 +198,7 @@ def test_inspect_says_what_each_file_is(make_model, make_promoters, tmp_path, ca
     [
         ("empty.h5", b"", "is empty"),
         ("protein.fa", b">a\nMKV1IW\n", "protein.fa"),
-        ("ragged.tsv", b"a\tb\n1\t2\n3\n", "3: has 1 column, the header has 2"),
+        ("ragged.tsv", b"a\tb\n1\t2\n3\n", "3: the row has 1 cell, the header has 2"),
         ("other.h5", None, "not written by bioattn"),
     ],
 )

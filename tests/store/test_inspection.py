@@ -94,11 +94,10 @@ def test_structures_are_known_by_content(tmp_path, residues, write):
     ("text", "sentence"),
     [
         ("Dear colleague, thank you for the files.\n", "is none of the files"),
-        ("# Settings, all of them\n[model]\n", "is none of the files bioattn reads or writes"),
-        ("a,b\n1,2\n1,2,3\n", "line 3: has 3 columns, the header has 2"),
-        ("a\tb\n1\n", "line 2: has 1 column, the header has 2"),
-        ("a,a\n1,2\n", "'a' names two columns"),
-        ("a\t\tb\n1\t2\t3\n", "a column has no name"),
+        ("# Settings, all of them\n[model]\n", "the header '[model]' is a single column"),
+        ("a,b\n1,2\n1,2,3\n", "line 3: the row has 3 cells, the header has 2"),
+        ("a\tb\n1\n", "line 2: the row has 1 cell, the header has 2"),
+        ("a,a\n1,2\n", "the column 'a' occurs more than once (columns 1, 2)"),
     ],
 )
 def test_text_with_commas_is_no_table(tmp_path, text, sentence):
@@ -110,7 +109,7 @@ def test_text_with_commas_is_no_table(tmp_path, text, sentence):
 
 def test_tables_as_others_write_them_are_tables(tmp_path):
     path = tmp_path / "x"
-    path.write_text(',"b, and c",d\r\n1,"2,3","4\n5"\r\n\r\n6,7,8\r\n')
+    path.write_text(',"b, and c",d\r\n1,"2,3","4;5"\r\n\r\n6,7,8\r\n')
     description = inspect_file(path)
     assert description.figures == {"rows": 2, "columns": 3, "names": ["", "b, and c", "d"]}
 
