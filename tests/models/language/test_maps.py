@@ -45,7 +45,7 @@ def test_streamed_maps_are_those_of_whole_batches(folder, options, monkeypatch):
     parts = [folder / f"{number}.h5" for number in (1, 2)]
     for number, part in enumerate(parts, start=1):
         assert bioattn(*command, part, "--shard", f"{number}/2") == 0
-    assert bioattn("merge", *parts, "-o", folder / "merged.h5", "--force") == 0
+    assert bioattn("merge", *parts, "-o", folder / "merged.h5") == 0
     assert_same_content(folder / "merged.h5", folder / "streamed.h5")
     assert bioattn("validate", folder / "streamed.h5") == 0
     with open_attention(folder / "batches.h5") as batches, open_attention(folder / "streamed.h5") as streamed:
