@@ -102,9 +102,6 @@ class MoleculePreparation(Settings):
     seed: int = option("Seed of the split.", default=0, min=0)
 
     def __post_init__(self) -> None:
-        twice = next((name for place, name in enumerate(self.target) if name in self.target[:place]), None)
-        if twice is not None:
-            raise SettingsError(f"--target {twice} is given twice; name each column once")
         if self.split_table is not None and self.holdout:
             raise SettingsError("--split-table gives the side of every molecule; leave --holdout out")
 

@@ -192,7 +192,7 @@ def _targets(
         table = {**table, **more}
     tasks: list[str] = []
     values: list[NDArray[np.float32]] = []
-    for name in settings.target or numeric:
+    for name in dict.fromkeys(settings.target or numeric):
         if name not in table:
             raise FormatError(
                 f"{source}: --target: there is no column {name!r}; there are {', '.join(table)}"

@@ -14,7 +14,6 @@ from bioattn.store.recorded_folder import RecordedFolder
 
 DISTANCES, NEIGHBOUR_JOINING, MINIMUM_EVOLUTION = "distances.tsv", "nj.nwk", "bme.nwk"
 
-
 FIGURES = ("id", "sequences", "sites", "gap_share", "mean_distance", "model")
 PHYLOGENY = RecordedFolder(
     what="distances and trees",

@@ -35,6 +35,7 @@ from bioattn.models.translation.search import (
     GIVEN_COLUMNS,
     OUTPUT_COLUMNS,
     Constraint,
+    Motifs,
     given_rows,
     output_rows,
     read_motifs,
@@ -331,5 +332,5 @@ def _constraint(
             f"{counted(sum(unknown.values()), 'residue')} of {counted(len(unknown), 'source')} are none of the 20 "
             f"amino acids: any codon may stand there; the first in {next(iter(unknown))}"
         )
-    motifs = {} if forbid is None else read_motifs(forbid)
+    motifs = Motifs([] if forbid is None else read_motifs(forbid))
     return Constraint(loaded.model.target, motifs, protein=protein, genetic_code=code)

@@ -8,7 +8,7 @@ Shape suffixes: B outputs that are written at once, V tokens of the vocabulary.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,11 +41,11 @@ Step = dict[int, str]
 class Motifs:
     """Forbidden motifs in IUPAC letters, on either strand."""
 
-    def __init__(self, motifs: Mapping[str, str]) -> None:
-        """motifs: upper case, by name."""
+    def __init__(self, motifs: Sequence[tuple[str, str]]) -> None:
+        """motifs: name and letters, upper case."""
         self.strands = [
             (name, each)
-            for name, motif in motifs.items()
+            for name, motif in motifs
             for each in dict.fromkeys((motif, reverse_complement(motif)))
         ]
         self._patterns = [
@@ -68,9 +68,9 @@ class Motifs:
         return ""
 
 
-def read_motifs(path: Path) -> dict[str, str]:
-    """Motifs of a FASTA file, or of lines `NAME MOTIF` or `MOTIF`."""
-    found: dict[str, str] = {}
+def read_motifs(path: Path) -> list[tuple[str, str]]:
+    """Names and letters of the motifs of a FASTA file, or of lines `NAME MOTIF` or `MOTIF`."""
+    found: list[tuple[str, str]] = []
     name = ""
     for number, line in read_lines(path):
         words = line.split()
@@ -86,9 +86,7 @@ def read_motifs(path: Path) -> dict[str, str]:
                 f"{path}:{number}: {unknown!r} of {words[-1]!r} is not an IUPAC letter of DNA; write lines "
                 "such as `EcoRI GAATTC`"
             )
-        called = words[0] if len(words) > 1 else name or motif
-        if found.setdefault(called, motif) != motif:
-            raise FormatError(f"{path}:{number}: another motif is called {called!r} already; rename one")
+        found.append((words[0] if len(words) > 1 else name or motif, motif))
         name = ""
     if not found:
         raise FormatError(f"{path}: holds no motif; give one a line, such as `EcoRI GAATTC`")
@@ -99,11 +97,11 @@ class Constraint:
     """Which tokens may follow an output."""
 
     def __init__(
-        self, vocabulary: PairVocabulary, motifs: Mapping[str, str], *, protein: bool, genetic_code: int
+        self, vocabulary: PairVocabulary, motifs: Motifs, *, protein: bool, genetic_code: int
     ) -> None:
         """protein: outputs are codons that encode the source."""
         self._words = dict(enumerate(vocabulary.tokens[len(SPECIAL) :], start=len(SPECIAL)))
-        self._motifs = Motifs(motifs)
+        self._motifs = motifs
         self._protein = protein
         table = CodonTable.unambiguous_dna_by_id[genetic_code]
         self._codons: dict[str, list[int]] = {"*": [], "X": []}

@@ -328,9 +328,9 @@ def test_a_motif_that_the_protein_forces_is_named(codon_model, tmp_path, capsys)
     (tmp_path / "sites.txt").write_text("start ATG\n")
     assert bioattn("run", "translation", codon_model, tmp_path / "p.fa", *words) == 1
     assert "forced: residue 1 (M) forces the forbidden motif start" in capsys.readouterr().err
-    (tmp_path / "sites.txt").write_text("x ATG\nx GGG\n")
+    (tmp_path / "sites.txt").write_text("x CCC\nx ATG\nx GGG\n")
     assert bioattn("run", "translation", codon_model, tmp_path / "p.fa", *words) == 1
-    assert "sites.txt:2: another motif is called 'x' already; rename one" in capsys.readouterr().err
+    assert "forced: residue 1 (M) forces the forbidden motif x" in capsys.readouterr().err
     assert not (tmp_path / "o.fa").exists()
 
 
