@@ -361,7 +361,7 @@ def clean_molecules(
             # 64 bits in place of SMILES, which take a hundred bytes.
             same = first_of.setdefault(hash(molecule.smiles), name)
             if same != name and unique:
-                raise MoleculeError(f"is the same molecule as {same}")
+                raise MoleculeError(f"is the same molecule as {same}, whose values are learned")
             yield Record(name, molecule, "", columns)
         except MoleculeError as error:
             first = first or f"; the first: {name} {error}"

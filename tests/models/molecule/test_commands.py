@@ -339,7 +339,10 @@ def test_every_record_is_accounted_for(tmp_path, capsys):
     words = ("--split-table", tmp_path / "split.tsv", "-o", tmp_path / "x.dataset.h5")
     common = ("prepare", "molecules", tmp_path / "t.csv", *words)
     assert bioattn(*common, "--target", "dose", "--target", "colour") == 0
-    assert "3 records left out; the first: b is the same molecule as a" in capsys.readouterr().err
+    assert (
+        "3 records left out; the first: b is the same molecule as a, whose values are learned"
+        in capsys.readouterr().err
+    )
     audit = pd.read_csv(tmp_path / "x.dataset.audit.tsv", sep="\t", keep_default_na=False)
     assert audit["status"].tolist() == ["kept", "dropped", "dropped", "dropped", "kept", "kept"]
     assert audit["reason"][2:4].tolist() == ["is not valid SMILES", "the name occurs above already"]
