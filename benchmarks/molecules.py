@@ -26,14 +26,13 @@ from bioattn.figures.molecule import read_coloured_molecule
 from bioattn.models.molecule.family import FAMILY, MoleculeTraining
 from bioattn.models.molecule.run import load_molecule_model
 from bioattn.molecules.dataset import open_molecule_dataset
-from bioattn.molecules.similarity import TanimotoProcess, tanimoto
+from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
 from bioattn.promoters.response_metrics import auroc, average_precision, estimate, mean_squared_error
 from bioattn.store.reader import open_attention
 from bioattn.training.run import train
 
 CPU = torch.device("cpu")
 DATA = SHARED / "data" / "molecules"
-WIDTHS = (2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 PLANTED = """[model]
 gaussian_process = false
 radius = 2
@@ -84,19 +83,6 @@ def forest(dataset, known, asked):
     return fitted.predict(values[asked])[:, None]
 
 
-def smoothed(known, targets, asked, widths):
-    """Means of values weighted by exp(width · Tanimoto), of the width that is best by leave-one-out."""
-
-    def means(similar, width):
-        weights = np.exp(width * (similar - 1))
-        return weights @ np.nan_to_num(targets) / (weights @ np.isfinite(targets))
-
-    others = tanimoto(known, known)
-    np.fill_diagonal(others, -np.inf)
-    width = min(widths, key=lambda width: np.nanmean(np.square(means(others, width) - targets)))
-    return means(tanimoto(asked, known), width)
-
-
 def held_out(what, sides, work, encoder, seed):
     """Names, truth and predictions of the molecules on the test side of `sides`, by model."""
     table, responses, _ = prepared(what, work)
@@ -107,8 +93,8 @@ def held_out(what, sides, work, encoder, seed):
     known, asked = dataset.side(0), dataset.side(2)
     bits, targets = dataset.molecules.fingerprints, dataset.targets_NT.astype(float)
     found = {
-        "Nadaraya-Watson": smoothed(bits[known], targets[known], bits[asked], WIDTHS),
-        "Nadaraya-Watson, exp(12 T)": smoothed(bits[known], targets[known], bits[asked], [12.0]),
+        "Nadaraya-Watson": NadarayaWatson(bits[known], targets[known]).predict(bits[asked]),
+        "Nadaraya-Watson, exp(12 T)": NadarayaWatson(bits[known], targets[known], 12.0).predict(bits[asked]),
         "Gaussian process": TanimotoProcess(bits[known], targets[known]).predict(bits[asked]),
     }
     if what == "delaney":

@@ -1,4 +1,4 @@
-"""Tanimoto similarity of fingerprints, and the simple model that rests on it alone.
+"""Tanimoto similarity of fingerprints, and the two simple models that rest on it alone.
 
 Shape suffixes: N known molecules, Q queries, T tasks.
 """
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from bioattn.molecules.graphs import ATOM_FEATURES, Molecules
 
 Floats = NDArray[np.float64]
+WIDTHS = (2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
+"""Of Nadaraya–Watson: weights are exp(width · Tanimoto); leave-one-out chooses."""
 NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Of the Gaussian process: noise variance in units of the signal's; the marginal likelihood chooses."""
 MAX_PROCESS = 4000
@@ -25,17 +27,68 @@ def tanimoto(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Floats:
     first, second: packed bits (Q, bytes), (N, bytes).
     """
     similar = np.ones((len(first), len(second)))
+    for columns, block in _compared(first, second):
+        similar[:, columns] = block
+    return similar
+
+
+def _compared(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Iterator[tuple[slice, Floats]]:
+    """Columns of `tanimoto` in blocks: which of `second`, and their similarities."""
     one = np.unpackbits(first, axis=1).astype(np.float32)
     for columns in _blocks(len(second)):
         other = np.unpackbits(second[columns], axis=1).astype(np.float32)
         shared = (one @ other.T).astype(np.float64)
         either = one.sum(1)[:, None] + other.sum(1) - shared
-        np.divide(shared, either, out=similar[:, columns], where=either > 0)
-    return similar
+        yield columns, np.divide(shared, either, out=np.ones_like(shared), where=either > 0)
 
 
 def _blocks(number: int) -> Iterator[slice]:
     return (slice(start, min(start + _BLOCK, number)) for start in range(0, number, _BLOCK))
+
+
+class NadarayaWatson:
+    """The mean of measured values, weighted by exp(width · Tanimoto) (Nadaraya 1964, Watson 1964)."""
+
+    def __init__(
+        self, fingerprints: NDArray[np.uint8], targets_NT: Floats, width: float | None = None
+    ) -> None:
+        """width: None = the one of `WIDTHS` with the least squared error of leave-one-out on molecules drawn
+        evenly, 2,048 or fewer."""
+        self.fingerprints, self.targets_NT = fingerprints, targets_NT
+        self.mean_T = np.nanmean(targets_NT, axis=0)
+        if width is None:
+            number = min(2048, max(1, 2**24 // len(fingerprints)))
+            rows = np.unique(np.linspace(0, len(fingerprints) - 1, number).round().astype(int))
+            means_WQT = self._means(fingerprints[rows], WIDTHS, rows)
+            errors = [float(np.nanmean(np.square(means_QT - targets_NT[rows]))) for means_QT in means_WQT]
+            width = WIDTHS[int(np.argmin(errors))]
+        self.width = width
+
+    def _means(
+        self,
+        fingerprints: NDArray[np.uint8],
+        widths: Sequence[float],
+        without: NDArray[np.int64] | None = None,
+    ) -> Floats:
+        """(W, Q, T), block by block. without: of each query the known molecule that does not count."""
+        total_WQT, summed_WQT = np.zeros((2, len(widths), len(fingerprints), self.targets_NT.shape[1]))
+        for queries in _blocks(len(fingerprints)):
+            for known, similar_QN in _compared(fingerprints[queries], self.fingerprints):
+                if without is not None:
+                    similar_QN[without[queries, None] == np.arange(known.start, known.stop)] = -np.inf
+                measured_NT = np.isfinite(self.targets_NT[known])
+                values_NT = np.where(measured_NT, self.targets_NT[known], 0.0)
+                for place, width in enumerate(widths):
+                    weight_QN = np.exp(width * (similar_QN - 1))
+                    total_WQT[place, queries] += weight_QN @ measured_NT
+                    summed_WQT[place, queries] += weight_QN @ values_NT
+        means_WQT: Floats = np.where(total_WQT > 0, summed_WQT / np.maximum(total_WQT, 1e-300), self.mean_T)
+        return means_WQT
+
+    def predict(self, fingerprints: NDArray[np.uint8]) -> Floats:
+        """(Q, T)."""
+        means_QT: Floats = self._means(fingerprints, [self.width])[0]
+        return means_QT
 
 
 class TanimotoProcess:

@@ -228,7 +228,7 @@ class Results:
 
 _LACKS = {
     schema.VALUE_WEIGHTED: "has no value-weighted attention; export with --value-weighted",
-    schema.CONTRIBUTIONS: "has no contributions; train with --readout shared, and export without --reduce",
+    schema.CONTRIBUTIONS: "has no contributions: it was exported with --reduce, or its model is no sum over positions",
     schema.KEY_INDEX: "holds all keys, in order; it was not reduced with top-k",
 }
 """What to say of a site that has no such array."""
@@ -390,7 +390,7 @@ class Attention(Results):
         along all axes, as `key`; the places of several samples along their own, as `query_name` and `key_name`.
         value_weighted: the weights times the norm of the value that they multiply. Keys and queries that are bins
         of a promoter have their middles as coordinates, in bases from the window's first base. contributions: what
-        a key adds to the prediction instead, of models trained with --readout shared.
+        a key adds to the prediction instead, of models whose answer is a sum over positions.
 
         Raises: BioattnError for what the file does not hold, or where a site or sample must be named.
         """

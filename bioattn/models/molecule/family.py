@@ -140,7 +140,7 @@ class MoleculeTraining(TrainingCommand):
     """Train a model that predicts measured values, or classes, from molecules.
 
     docs/models/molecules.md explains the tables [model] and [training] of --config. Prints how good the model is
-    on held-out molecules beside a Gaussian process on the Tanimoto similarity of fingerprints.
+    on held-out molecules beside Nadaraya-Watson and a Gaussian process on the Tanimoto similarity of fingerprints.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare molecules`.")

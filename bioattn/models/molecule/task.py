@@ -24,7 +24,7 @@ from bioattn.models.molecule.run import in_units
 from bioattn.models.molecule_layers import graph_batch
 from bioattn.models.molecule_settings import MoleculeEncoding
 from bioattn.molecules.dataset import open_molecule_dataset
-from bioattn.molecules.similarity import MAX_PROCESS, TanimotoProcess, packed_bits
+from bioattn.molecules.similarity import MAX_PROCESS, NadarayaWatson, TanimotoProcess, packed_bits
 from bioattn.promoters.response_metrics import (
     Statistic,
     auroc,
@@ -175,8 +175,10 @@ class MoleculeTask(ConfiguredTask):
         dataset, fingerprints = self.dataset, self.dataset.molecules.fingerprints
         train = self.rows[TRAIN]
         targets_NT = dataset.targets_NT.astype(np.float64)
-        name = "Gaussian process (Tanimoto)"
-        process = TanimotoProcess(fingerprints[train], targets_NT[train])
+        simple: dict[str, NadarayaWatson | TanimotoProcess] = {
+            "Nadaraya-Watson (Tanimoto)": NadarayaWatson(fingerprints[train], targets_NT[train]),
+            "Gaussian process (Tanimoto)": TanimotoProcess(fingerprints[train], targets_NT[train]),
+        }
         rows: list[Row] = []
         gains: dict[str, tuple[float, float]] = {}
         for side in (VALIDATION, TEST):
@@ -184,12 +186,13 @@ class MoleculeTask(ConfiguredTask):
             if not len(own):
                 continue
             truth_NT, ours_NT = targets_NT[own], self._predicted(own)
-            theirs_NT = process.predict(fingerprints[own])
-            for predictor, answers_NT in ((MODEL_ROW, ours_NT), (name, theirs_NT)):
-                rows.append(Row(SPLIT_NAMES[side], predictor, self._figures(truth_NT, answers_NT)))
-            gain = estimate(self._gain(truth_NT, ours_NT, theirs_NT), len(own), RESAMPLES)
-            if np.isfinite([gain.low, gain.high]).all():
-                gains[name] = gain.low, gain.high
+            rows.append(Row(SPLIT_NAMES[side], MODEL_ROW, self._figures(truth_NT, ours_NT)))
+            for name, each in simple.items():
+                theirs_NT = each.predict(fingerprints[own])
+                rows.append(Row(SPLIT_NAMES[side], name, self._figures(truth_NT, theirs_NT)))
+                gain = estimate(self._gain(truth_NT, ours_NT, theirs_NT), len(own), RESAMPLES)
+                if np.isfinite([gain.low, gain.high]).all():
+                    gains[name] = gain.low, gain.high
         shown = {"rmse": ("RMSE", 4), "pearson": ("Pearson r", 4)}
         return Evaluation(
             rows,

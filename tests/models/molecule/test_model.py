@@ -14,6 +14,8 @@ from bioattn.models.molecule_settings import MoleculeEncoding
 from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, Collector, Molecule
 from bioattn.molecules.similarity import (
     NOISES,
+    WIDTHS,
+    NadarayaWatson,
     TanimotoProcess,
     packed_bits,
     tanimoto,
@@ -154,15 +156,19 @@ def measured():
     return bits, targets
 
 
-def test_the_tanimoto_process_is_that_of_plain_loops(measured):
+def test_tanimoto_models_are_those_of_plain_loops(measured):
     bits, targets = measured
     known, asked = bits[:30], bits[30:]
     sets = [set(np.flatnonzero(np.unpackbits(each))) for each in bits]
     similar = np.array([[len(a & b) / len(a | b) for b in sets[:30]] for a in sets[30:]])
     np.testing.assert_allclose(tanimoto(asked, known), similar, atol=1e-6)
+    smoother = NadarayaWatson(known, targets[:30], 12.0)
     process = TanimotoProcess(known, targets[:30])
     for task in range(3):
         rows = np.isfinite(targets[:30, task])
+        weights = np.exp(12 * similar[:, rows])
+        means = (weights * targets[:30, task][rows]).sum(1) / weights.sum(1)
+        np.testing.assert_allclose(smoother.predict(asked)[:, task], means)
         kernel = tanimoto(known, known)[np.ix_(rows, rows)]
         values = targets[:30, task][rows] - targets[:30, task][rows].mean()
         found = [
@@ -171,6 +177,16 @@ def test_the_tanimoto_process_is_that_of_plain_loops(measured):
         ]
         answers = process.predict(asked)[:, task] - targets[:30, task][rows].mean()
         assert min(np.abs(each - answers).max() for each in found) < 1e-6
+    errors = []
+    for width in WIDTHS:  # leave one out
+        left_out = [
+            NadarayaWatson(np.delete(known, row, 0), np.delete(targets[:30], row, 0), width).predict(
+                known[row, None]
+            )
+            for row in range(30)
+        ]
+        errors.append(np.nanmean(np.square(np.concatenate(left_out) - targets[:30])))
+    assert NadarayaWatson(known, targets[:30]).width == WIDTHS[np.argmin(errors)]
 
 
 def counts_of(molecule):
