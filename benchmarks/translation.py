@@ -32,7 +32,7 @@ from bioattn.models.translation.batches import batch_of, with_ends
 from bioattn.models.translation.family import PairTask
 from bioattn.models.translation.pairs import simulated_pair
 from bioattn.models.translation.run import LoadedTranslator, load_translator, with_others
-from bioattn.models.translation.search import Constraint, Search, given_score, log_probabilities, translate
+from bioattn.models.translation.search import Constraint, Search, given_score, translate
 from bioattn.sequences.pairs import Pair, open_pair_dataset
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL
 from bioattn.store.schema import AttentionOptions
@@ -123,7 +123,9 @@ def codon_figures(dataset_path: Path, models: Sequence[Path], genetic_code: int)
     residue_of = np.array([forward.get(token, "") for token in dataset.target.tokens])
     nats, right, number = 0.0, 0, 0
     for pair in dataset.side(TEST):
-        likely_TV = log_probabilities(loaded, pair)
+        batch = batch_of([pair])
+        with torch.inference_mode():
+            likely_TV = loaded.model(batch.source_BS, batch.prefix_BT)[0].double().log_softmax(-1)
         for place, codon in enumerate(pair.target.tolist()):
             residue = residue_of[codon]
             if place and residue not in ("", "M", "W"):
