@@ -27,7 +27,9 @@ from bioattn.text import counted, quoted
 if TYPE_CHECKING:
     import pandas as pd
 
-MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "#div/0!", "#num!", "null", "none", "n.d.", "n.a.", "-", "."})
+MISSING = frozenset(
+    {"", "na", "nan", "n/a", "n.a.", "n.d.", "#n/a", "#div/0!", "#num!", "null", "none", "-", "."}
+)
 """Cells that mean "no value", compared without case and surrounding blanks."""
 
 SAMPLE_ROWS = 200
