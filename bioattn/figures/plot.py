@@ -118,7 +118,7 @@ def plot(result: Any, kind: str | None = None, **options: Any) -> "Figure":
     a DataFrame of contacts or of a training's history.
     kind: a name of `PICTURES`; None = the one for this kind of result.
     options: `width` in millimetres; `verdict`, False for no word in the corner on maps that the check at the
-    end of the training did not believe; `gene` or `sample`, a name or several; and those of the picture's `read`
+    end of the training did not believe; `gene`, `sample` or `treatment`, a name or several; and those of the picture's `read`
     function (such as `read_promoter_picture`).
 
     Returns a Matplotlib figure.
@@ -142,6 +142,8 @@ def draw(
     if kind is not None and kind not in PICTURES:
         raise SettingsError(f"--kind {kind!r}: the pictures are {', '.join(PICTURES)}")
     options = {name: value for name, value in options.items() if value not in (None, (), [])}
+    if "treatment" in options:
+        options["treatments"] = options.pop("treatment")
     names: list[str] = []
     for option in _SAMPLES:
         value = options.pop(option, ())
@@ -150,17 +152,19 @@ def draw(
     paths = [Path(each) for each in several if isinstance(each, str | Path)]
     # Of a folder of motifs its matrices are drawn.
     paths = [path / MEME if (path / MOTIF_FOLDER.record).is_file() else path for path in paths]
-    if paths:
-        kind = kind or _default_kind(paths[0], len(names))
-        data = _read(kind, paths[0], paths[1:], names, options, progress)
-    elif isinstance(result, Attention):
-        kind = kind or _of_attention(result, len(names))
-        data = _read(kind, result, [], names, options, progress)
+    source = several[0] if several else None
+    if isinstance(source, Attention):
+        kind = kind or _of_attention(source, len(names))
+        data = _read(kind, source, paths, names, options, progress)
+    elif paths:
+        source, *others = paths
+        kind = kind or _default_kind(source, len(names))
+        data = _read(kind, source, others, names, options, progress)
     else:
         kind, data = _typed(result, kind, options)
     picture = PICTURES[kind]
     figure = _function(picture.draw)(data, width or picture.width)
-    if verdict and kind in _OF_MAPS and (code := _verdict(paths[0] if paths else result)) in NEGATIVE:
+    if verdict and kind in _OF_MAPS and (code := _verdict(source)) in NEGATIVE:
         text = f"maps not to be believed: {code.replace('-', ' ')} (bioattn explain check)"
         look = {"color": style.ORANGE, "fontsize": style.SMALL_FONT}
         figure.supxlabel(text, x=0.998, ha="right", **look)  # for which the layout makes room

@@ -205,7 +205,7 @@ def test_attribution_is_that_of_the_command(promoters, model, sequences, tmp_pat
     own = [values.sel(sample=gene, treatment="treatment1", base=b)[i] for i, b in enumerate(sequences[gene])]
     np.testing.assert_array_equal(held.at_bases(samples=gene, treatments="treatment1"), own)
     drawn = [
-        bioattn.plot(given, gene=gene, treatments="treatment1", attribution=parts)
+        bioattn.plot(given, gene=gene, treatment="treatment1", attribution=parts)
         for given, parts in (
             (model.attention({gene: sequences[gene]}), held),
             (promoters / "attention.h5", promoters / "attribution.h5"),
@@ -213,6 +213,10 @@ def test_attribution_is_that_of_the_command(promoters, model, sequences, tmp_pat
     ]
     (one, *_), (other, *_) = (figure.axes for figure in drawn)
     np.testing.assert_allclose(one.lines[0].get_ydata(), other.lines[0].get_ydata(), atol=1e-6)
+    fasta = promoters / "promoters.fa"
+    bioattn.plot([model.attention(fasta), fasta], gene=gene, treatment="treatment1")
+    with pytest.raises(BioattnError, match="not the window"):
+        bioattn.plot([model.attention({gene: sequences[gene]}), fasta], gene=gene, treatment="treatment1")
     gaps = model.attribute({gene: sequences[gene]}, method="integrated-gradients", steps=64)
     assert np.abs(gaps.completeness_gap()).to_numpy().max() < 0.1
 
