@@ -118,8 +118,8 @@ def plot(result: Any, kind: str | None = None, **options: Any) -> "Figure":
     a DataFrame of contacts or of a training's history.
     kind: a name of `PICTURES`; None = the one for this kind of result.
     options: `width` in millimetres; `verdict`, False for no word in the corner on maps that the check at the
-    end of the training did not believe; `gene`, `sample` or `treatment`, a name or several; and those of the picture's `read`
-    function (such as `read_promoter_picture`).
+    end of the training did not believe; `gene`, `sample` or `treatment`, a name or several; and those of the
+    picture's `read` function (such as `read_promoter_picture`).
 
     Returns a Matplotlib figure.
 
