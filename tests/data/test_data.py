@@ -103,6 +103,11 @@ def test_the_model_of_yeast_knows_the_stress_element():
     assert (change > 0.05).all()
 
 
+@pytest.mark.parametrize("model", sorted(path.name for path in (DATA / "models").iterdir()))
+def test_models_that_come_along_are_reported(tmp_path, model):
+    assert main(["report", str(DATA / "models" / model), "-o", str(tmp_path / "report.html")]) == 0
+
+
 COMMANDS = re.findall(
     r"`bioattn (simulate \w+ -o data/.*?)`", (DATA / "README.md").read_text(encoding="utf-8")
 )
