@@ -228,7 +228,7 @@ class Results:
 
 _LACKS = {
     schema.VALUE_WEIGHTED: "has no value-weighted attention; export with --value-weighted",
-    schema.CONTRIBUTIONS: "has no contributions: exported with --reduce, or the model is no sum over positions",
+    schema.CONTRIBUTIONS: "has no contributions; export without --reduce, of a model that is a sum over positions",
     schema.KEY_INDEX: "holds all keys, in order; it was not reduced with top-k",
 }
 """What to say of a site that has no such array."""
