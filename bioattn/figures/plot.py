@@ -282,9 +282,7 @@ def _typed(result: Any, kind: str | None, options: dict[str, Any]) -> tuple[str,
     if hasattr(result, "columns"):
         named, result = _of_frame(result, kind, options.pop("show", ()))
     elif named is None:
-        raise SettingsError(
-            f"a {type(result).__name__} cannot be drawn; give a path or the data of a picture"
-        )
+        raise SettingsError(f"{type(result).__name__}: cannot be drawn; give a path or the data of a picture")
     if kind not in (None, named) or options:
         raise SettingsError(f"{type(result).__name__}: the picture is {named}, and takes no option but width")
     return named, result

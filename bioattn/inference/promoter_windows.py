@@ -108,12 +108,12 @@ def refitted(source: Promoters) -> str:
     if source.unplaced and source.downstream is not None:
         last = f", their last base as position {source.downstream - 1}"
     for number, how, done in (
-        (source.num_padded, "shorter", f"padded with N upstream{last}"),
-        (source.num_cut, "longer", f"cut to {kept}"),
+        (source.num_padded, "do not fill", f"padded with N upstream{last}"),
+        (source.num_cut, "reach beyond", f"cut to {kept}"),
     ):
         if number:
             told.append(
-                f"{number:,} of {source.num_samples:,} promoters are {how} than the model's "
+                f"{number:,} of {source.num_samples:,} promoters {how} the model's "
                 f"{source.codes.shape[1]:,} bases and were {done}"
             )
     return "; ".join(told)

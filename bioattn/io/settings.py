@@ -128,7 +128,7 @@ THREADS: Any = option(
 RESUME: Any = option("Continue an interrupted run.", default=False, group=RUNNING)
 FORCE: Any = option("Replace an existing result.", default=False, group=RUNNING)
 SHARD: Any = option(
-    "Run only the K-th of N parts of the inputs, such as 3/8; `bioattn merge` joins them (FASTA: `cat`).",
+    "Run only the K-th of N parts of the inputs, such as 3/8; `bioattn merge` joins their files (FASTA: `cat`).",
     metavar="K/N",
     group=RUNNING,
 )

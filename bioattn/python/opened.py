@@ -34,4 +34,5 @@ def open(path: Path | str) -> Any:
             return _STAY_OPEN[kind.name](path)
         if kind.read is not None:
             return kind.read(path)
-    raise BioattnError(f"{path} ({kind.title}): is not for reading; bioattn inspect describes it")
+    instead = "open one of its files" if path.is_dir() else "bioattn inspect describes it"
+    raise BioattnError(f"{path} ({kind.title}): is not for reading; {instead}")

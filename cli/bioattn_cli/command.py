@@ -121,10 +121,10 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
                 arguments[one.name] = tuple(arguments[one.name] or ())
         words = typer_context.obj or ()
         reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format, arguments=words)
-        for one in own:
+        for one in (one for one in own if one.said.writes is None):
             given = arguments[one.name]
-            if one.said.recorded_file and isinstance(given, Path):
-                arguments[one.name] = local_model(given)
+            if isinstance(given, Path):
+                arguments[one.name] = (local_model if one.said.recorded_file else shipped_model)(given)
             elif Path in get_args(one.kind) and isinstance(given, tuple):
                 arguments[one.name] = tuple(map(local_model if one.name == "model" else shipped_model, given))
         is_alone = launch().count == 1

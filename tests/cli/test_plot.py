@@ -244,7 +244,7 @@ def test_python_draws_what_the_command_draws(folder, tmp_path):
     assert round(figures[1].get_size_inches()[0] * 25.4) == 120
     with pytest.raises(SettingsError, match=r"--zero: .* takes no such option; it takes --chain, --sample$"):
         plot(folder / "contacts.tsv", zero=5)
-    with pytest.raises(SettingsError, match="a ndarray cannot be drawn; give a path"):
+    with pytest.raises(SettingsError, match="ndarray: cannot be drawn; give a path"):
         plot(np.eye(15), kind="contacts")
 
 

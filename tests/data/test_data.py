@@ -92,6 +92,13 @@ def test_models_that_come_along_are_known_by_name(tmp_path, monkeypatch):
         bioattn.load_model("evoformer-contacts")
 
 
+def test_options_take_models_by_name_too(tmp_path):
+    fasta = tmp_path / "promoters.fa"
+    fasta.write_text(">a\n" + "ACGTTGCA" * 70 + "\n", encoding="utf-8")
+    export = ["export", "motifs", "--promoters", str(fasta), "--model", "yeast-stress"]
+    assert main([*export, "-o", str(tmp_path / "motifs")]) == 0
+
+
 def test_the_model_of_yeast_knows_the_stress_element():
     """CCCCT raises the response to stress (Martinez-Pastor et al. 1996): here, too."""
     assert main(["validate", "yeast-stress"]) == 0

@@ -243,7 +243,7 @@ def test_position_0_is_known_without_a_location(tmp_path):
     source = hold_promoters(path, 5, downstream=3)
     assert [decode(row) for row in source.codes] == ["GGTTA", "GGTTA", "NGGTT"]
     assert refitted(source).endswith(
-        "upstream; 3 of 3 promoters are longer than the model's 5 bases and were cut to its window"
+        "upstream; 3 of 3 promoters reach beyond the model's 5 bases and were cut to its window"
     )
     assert (hold_promoters(path, 5).downstream, list(source.samples.columns["start"])) == (4, [-1] * 3)
     path.write_text(">a\nAACCGGTTAC\n>b\nTTA\n")

@@ -306,7 +306,7 @@ gc.collect()
 
 
 def test_python_warns_of_what_the_shell_warns_of(promoters, model):
-    with pytest.warns(UserWarning, match="1 of 1 promoters are shorter than the model's 80 bases") as caught:
+    with pytest.warns(UserWarning, match="1 of 1 promoters do not fill the model's 80 bases") as caught:
         model.predict({"a": "ACGT"})
     assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match="cut to their end, as they do not say where position 0 is"):
