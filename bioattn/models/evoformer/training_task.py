@@ -179,10 +179,11 @@ class EvoformerTask(ConfiguredTask):
 
     def describe(self) -> tuple[str, str]:
         source = "alignment and covariance features" if self.config.pair_features else "alignment alone"
+        blocks = counted(self.config.num_blocks, "Evoformer block")
         judged = "Precision of the best L/5 and L pairs (CB < 8 Å, 6 or more columns apart), means:"
         return (
             "MSA/pair model for contacts",
-            f"Predicts distances between residues from the {source}: {self.config.num_blocks} Evoformer blocks, "
+            f"Predicts distances between residues from the {source}: {blocks}, "
             f"{self.weights}. Trained by bioattn on `{self.settings.dataset.name}` "
             f"({counted(len(self.families[TRAIN]), 'family')}, in `{FAMILIES_TABLE}`).\n\n"
             + (
