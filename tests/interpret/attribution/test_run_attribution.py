@@ -96,7 +96,7 @@ def test_choices_and_the_record(model, promoters, tmp_path, capfd):
 
     said = capfd.readouterr().err
     assert "attribution of 2 promoters × 2 treatments takes" in said
-    assert "1 of 2 promoters are shorter" in said
+    assert "1 of 2 promoters do not fill" in said
     with open_attribution(tmp_path / "some.h5") as some, open_attribution(tmp_path / "all.h5") as everything:
         assert list(some.samples.index) == ["G1", "G5"]
         assert some.treatments == ["dtt-10", "heat-5"]
