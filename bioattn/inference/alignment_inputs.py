@@ -112,8 +112,8 @@ def alignments_for(settings: Any, model: Path, record_file: str) -> tuple[list[I
     several inputs the attention file may stand beside their folders, in `output` that is not there yet; the folder
     of one input appears only when it is whole, so nothing can be put in it.
 
-    Raises: as `find_alignments`, `holds_result` and `check_apart`; SettingsError for `shard` that is no part;
-    BioattnError for a place that is a file, missing or read-only.
+    Raises: as `find_alignments`, `holds_result` and `check_apart`; SettingsError for `shard` that is no part and
+    for attention in a folder of results; BioattnError for a place that is a file, missing or read-only.
     """
     if settings.shard is not None:
         parse_shard(settings.shard)

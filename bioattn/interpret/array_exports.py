@@ -30,7 +30,7 @@ from bioattn.interpret.file_kinds import (
     file_stems,
 )
 from bioattn.interpret.promoter_maps import Quantity, attention_maps
-from bioattn.io.files import atomic_output, sha256_of, write_json
+from bioattn.io.files import atomic_output, sha256_of
 from bioattn.io.folders import atomic_folder
 from bioattn.io.hdf5 import hdf5_output, is_hdf5
 from bioattn.models.running import Running, RunReport
@@ -207,7 +207,6 @@ def _export_attribution(given: ExportArrays, progress: Progress) -> RunReport:
             rows = pd.DataFrame({"row": np.arange(len(ids)), "gene_id": ids})
             write_table(folder / GENES, rows.join(file.samples.loc[ids].reset_index(drop=True)))
             record = {
-                **ARRAY_FOLDER.header,
                 "model_sha256": file.model_sha256,
                 "input_sha256": file.input_sha256,
                 "attribution_sha256": sha256_of(attribution),
@@ -217,7 +216,7 @@ def _export_attribution(given: ExportArrays, progress: Progress) -> RunReport:
                 "genes": len(ids),
                 "treatments": chosen,
             }
-            write_json(folder / ARRAY_FOLDER.record, record)
+            ARRAY_FOLDER.write(folder, record)
     scope = f"{counted(len(chosen), 'treatment')} of {counted(len(ids), 'gene')}"
     return RunReport(f"wrote {output}: sequences and {scope}", treatments=len(chosen), genes=len(ids))
 

@@ -57,9 +57,9 @@ def _track_figures(record: Mapping[str, Any]) -> dict[str, Any]:
         titles.append(str(name) if reference is None else f"{name} minus {reference}")
     return {
         "tracks": some(titles),
-        "files": some([file["file"] for track in record["tracks"] for file in track["files"]]),
+        "files": some(record["files"]),
         "chromosomes": some(list(record.get("chromosomes", []))),
-        **without(record, *_HEADER, "tracks", "chromosomes"),
+        **without(record, *_HEADER, "tracks", "files", "chromosomes"),
     }
 
 
@@ -91,7 +91,7 @@ HEAD_FOLDER = RecordedFolder(
     own_names=tuple(
         f"{table}.tsv" for table in ("heads", "treatments", "proteins", "windows", "pairs", "pruning")
     ),
-    figures=lambda record: without(record, "format"),
+    figures=lambda record: without(record, "format", "files"),
 )
 ARRAY_FOLDER = RecordedFolder(
     what="attribution arrays",
@@ -102,7 +102,7 @@ ARRAY_FOLDER = RecordedFolder(
     own_names=("treatments.tsv", "genes.tsv", "*.npz"),
     figures=lambda record: {
         "treatments": some(list(record.get("treatments", []))),
-        **without(record, *_HEADER, "treatments"),
+        **without(record, *_HEADER, "treatments", "files"),
     },
 )
 

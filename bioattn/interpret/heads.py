@@ -28,7 +28,7 @@ from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.runner import Head, HeadFigures, HeadScorer, with_ability
 from bioattn.interpret.choices import ExplainHeads
 from bioattn.interpret.file_kinds import HEAD_FOLDER, HEADS, PRUNING
-from bioattn.io.files import check_apart, sha256_of, write_json
+from bioattn.io.files import check_apart, sha256_of
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import load_runner
 from bioattn.models.running import Running, RunReport
@@ -252,7 +252,6 @@ def explain_heads(given: ExplainHeads, running: Running) -> RunReport:
     with finite_results(f"{dataset}, {split} data", model_folder):
         require_finite(np.array(list(over_all.values())), "gradients")
     record: dict[str, Any] = {
-        **HEAD_FOLDER.header,
         "model_type": runner.family,
         "model_sha256": runner.sha256,
         "input_sha256": sha256_of(dataset),
@@ -304,7 +303,7 @@ def explain_heads(given: ExplainHeads, running: Running) -> RunReport:
     with atomic_folder(output, own_names) as folder:
         for name, table in tables.items():
             write_table(folder / name, table, "%.6g")
-        write_json(folder / HEAD_FOLDER.record, record)
+        HEAD_FOLDER.write(folder, record)
     most, least = (choose(over_all, key=lambda head: over_all[head]) for choose in (max, min))
     said = [
         f"{counted(len(over_all), 'head')} at {counted(len(scorer.sites), 'site')}; most important: head "

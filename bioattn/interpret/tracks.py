@@ -22,7 +22,7 @@ from bioattn.interpret.choices import ExportTracks, TrackFormat, TrackSettings
 from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, file_stems
 from bioattn.interpret.promoter_maps import PromoterMaps, attention_maps, chosen_quantity
 from bioattn.interpret.track_layout import Stretch, lay_out, place_windows, read_chromosome_lengths
-from bioattn.io.files import sha256_of, text_output, write_json
+from bioattn.io.files import sha256_of, text_output
 from bioattn.io.folders import atomic_folder
 from bioattn.models.running import Running, RunReport
 from bioattn.promoters.genes import GeneNames, choose_genes
@@ -103,7 +103,6 @@ def export_tracks(given: ExportTracks, running: Running) -> RunReport:
             means[placed["sample"]] = maps.read(placed["sample"].to_numpy(), None)
         heads = {site.name: list(settings.heads or file.sites[site.name].heads) for site in maps.sites}
         record: dict[str, Any] = {
-            **TRACK_FOLDER.header,
             "model_sha256": file.model_sha256,
             "input_sha256": file.input_sha256,
             "attention_sha256": sha256_of(attention),
@@ -129,7 +128,7 @@ def export_tracks(given: ExportTracks, running: Running) -> RunReport:
                     files.append(write_table(folder, placed, values))
                 named = {"treatment": track.treatment, "reference": track.reference}
                 record["tracks"].append({**named, "files": files})
-            write_json(folder / TRACK_FOLDER.record, record)
+            TRACK_FOLDER.write(folder, record)
     written = [output / file["file"] for track in record["tracks"] for file in track["files"]]
     size = sum(path.stat().st_size for path in written)
     return RunReport(

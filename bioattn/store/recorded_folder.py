@@ -11,7 +11,7 @@ from typing import Any
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.files import read_json
+from bioattn.io.files import read_json, write_json
 from bioattn.io.folders import check_output_folder
 from bioattn.store.kinds import FileKind, folder_with
 
@@ -51,8 +51,16 @@ class RecordedFolder:
             )
         return {self.record, *self.own_names}
 
+    def write(self, folder: Path, content: Mapping[str, Any]) -> None:
+        """Write the record, with the names of all files that lie in the folder."""
+        files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        write_json(folder / self.record, {**self.header, **content, "files": files})
+
     def describe(self, folder: Path) -> dict[str, Any]:
-        """The main figures. Raises: FormatError when the record is none, damaged or of another major version."""
+        """The main figures.
+
+        Raises: FormatError when the record is none, damaged or of another major version, or a file is missing.
+        """
         path = folder / self.record
         content = read_json(path)
         if not isinstance(content, dict) or content.get("format") != self.format:
@@ -63,6 +71,11 @@ class RecordedFolder:
                 f"{path}: version {version} is not the {self.format_version} that this bioattn reads"
             )
         try:
+            missing = [name for name in content["files"] if not (folder / name).is_file()]
+            if missing:
+                raise FormatError(
+                    f"{folder}: {missing[0]} is missing, which {self.record} names; make it again"
+                )
             return self.figures(content)
         except (KeyError, TypeError, AttributeError) as problem:
             raise FormatError(f"{path}: is incomplete ({problem!r})") from problem

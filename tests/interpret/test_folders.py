@@ -67,3 +67,8 @@ def test_a_folder_with_a_record(results, tmp_path, capsys, command, source, kind
     assert export(folder, "--force") == 1
     assert "holds notes.txt, which bioattn did not write" in capsys.readouterr().err
     assert (folder / "notes.txt").read_text() == "years of work"
+
+    (folder / table).unlink()
+    capsys.readouterr()
+    assert bioattn("validate", folder, "-q") == 1
+    assert f"{table} is missing, which {record} names" in capsys.readouterr().out

@@ -47,7 +47,7 @@ from bioattn.interpret.promoter_maps import (
     codes_of_genes,
     open_results,
 )
-from bioattn.io.files import sha256_of, write_json
+from bioattn.io.files import sha256_of
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import WEIGHTS
 from bioattn.models.running import Running, RunReport
@@ -156,8 +156,7 @@ def export_motifs(
             inputs = {searched.kind: searched.maps.path for searched in sources} | {
                 n: p for n, p in others.items() if p
             }
-            record = {
-                **MOTIF_FOLDER.header,
+            record: dict[str, Any] = {
                 "motifs": len(every),
                 "edges": len(edge_table),
                 "promoters": max((len(searched.codes) for searched in sources), default=0),
@@ -169,11 +168,8 @@ def export_motifs(
                     name: {"file": path.name, "sha256": sha256_of(path / WEIGHTS if path.is_dir() else path)}
                     for name, path in inputs.items()
                 },
-                "files": sorted(
-                    path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
-                ),
             }
-            write_json(folder / MOTIF_FOLDER.record, record)
+            MOTIF_FOLDER.write(folder, record)
     by_source = Counter(str(row["source"]) for row in rows)
     found_motifs = ", ".join(counted(number, f"{source} motif") for source, number in by_source.items())
     told = ""

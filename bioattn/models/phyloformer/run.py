@@ -25,7 +25,7 @@ from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folders import AttentionWriter, run_folders
 from bioattn.inference.inputs import python_call
 from bioattn.inference.passes import require_finite
-from bioattn.io.files import sha256_of, text_output, write_json
+from bioattn.io.files import sha256_of, text_output
 from bioattn.io.folders import atomic_folder
 from bioattn.models.attention_settings import (
     ONLY_PROMOTERS,
@@ -257,7 +257,6 @@ class PhylogenyRunner:
             (partial / NEIGHBOUR_JOINING).write_text(neighbour_joining(names, distances_NN))
             (partial / MINIMUM_EVOLUTION).write_text(balanced_minimum_evolution(names, distances_NN))
             record = {
-                **PHYLOGENY.header,
                 "id": source.name,
                 "input": {"file": source.path.name, "sha256": given.sha256},
                 "model": {"file": self.loaded.path.name, "sha256": self.loaded.sha256},
@@ -267,7 +266,7 @@ class PhylogenyRunner:
                 "mean_distance": float(f"{distances_NN[np.triu_indices(len(names), 1)].mean():.7g}"),
                 "settings": self.settings_json(),
             }
-            write_json(partial / PHYLOGENY.record, record)
+            PHYLOGENY.write(partial, record)
         return [*files, PHYLOGENY.record]
 
 
