@@ -200,8 +200,10 @@ class PromoterProbe(Probe):
     def measure(self) -> None:
         from bioattn.checks.pointing import check_maps, check_pointing
         from bioattn.checks.skills import check_recorded_skill, check_skill, compare_skills
-        from bioattn.checks.variants import check_variants
+        from bioattn.checks.variants import check_variants, read_variant_effects
 
+        table = self.evidence.variants
+        effects = None if table is None else read_variant_effects(table, self.names)
         check_recorded_skill(self)
         predictive = check_skill(self)
         self.retrain(worth_it=predictive is not False)
@@ -211,8 +213,8 @@ class PromoterProbe(Probe):
         compare_skills(self)
         check_maps(self, maps)
         check_pointing(self, maps)
-        if self.evidence.variants is not None:
-            check_variants(self, self.evidence.variants)
+        if effects is not None:
+            check_variants(self, effects)
 
     def retrain(self, *, worth_it: bool) -> None:
         """Train the controls that are missing."""

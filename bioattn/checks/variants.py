@@ -138,13 +138,12 @@ class Tracks(NamedTuple):
     """Whether the map has a sign; without, it is compared with the size of effects."""
 
 
-def check_variants(probe: PromoterProbe, table: Path) -> None:
-    """Add how well maps predict the effects in `table` of variants of the promoters.
+def check_variants(probe: PromoterProbe, effects: VariantEffects) -> None:
+    """Add how well maps predict the effects of variants of the promoters.
 
-    Raises: FormatError as `read_variant_effects`, and for a variant that is not one of its promoter; BioattnError
-    when a promoter is not among the inputs.
+    Raises: FormatError for a variant that is not one of its promoter; BioattnError when a promoter is not among
+    the inputs.
     """
-    effects = read_variant_effects(table, probe.names)
     tracks = read_tracks(probe, effects)
     seed = probe.settings.seed
     own_truth = tracks.truth if tracks.signed else np.abs(tracks.truth)

@@ -30,7 +30,7 @@ from bioattn.io.settings import Parameter, Writes, filled, is_one_setting, param
 from bioattn.models.family import is_parameter_file
 from bioattn.models.running import RunReport
 from bioattn.system.device import launch
-from bioattn_cli.reporting import TYPED, LogFormat, Reporter
+from bioattn_cli.reporting import LOGGER, TYPED, LogFormat, Reporter
 
 Result: TypeAlias = RunReport | None
 GROUPS = ("Inputs", "Output", "Model", "Training", "Options", "Running")
@@ -200,6 +200,8 @@ def _check(own: Sequence[Parameter], arguments: Mapping[str, Any]) -> None:
                 outputs[path.resolve()] = option
             if writes is Writes.FILE or (writes is Writes.STREAM and str(path) != "-"):
                 check_output(path, given, option)
+                if path.suffix.lower() == ".csv":
+                    LOGGER.warning(f"{option} {path}: columns are separated by tabs; name it .tsv")
             elif writes is Writes.FOLDER:
                 check_parent(path)
                 check_apart(path, given, option)

@@ -158,3 +158,6 @@ def test_effects_that_the_model_itself_predicts_are_found(made, tmp_path, capsys
     write_table(tmp_path / "v.tsv", header, present)
     assert check(made, tmp_path / "no.json", "--variants", table) == 1
     assert "at position 21 already" in capsys.readouterr().err
+    write_table(tmp_path / "v.tsv", ("promotor", *header[1:]), present)
+    assert check(made, tmp_path / "no.json", "--variants", table) == 1
+    assert "there is no column 'promoter'" in capsys.readouterr().err

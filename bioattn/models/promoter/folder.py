@@ -309,7 +309,12 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
                             f"with the columns {quoted(self.vocabulary.columns)}"
                         )
                 table = TreatmentTable(known.reindex(table.frame.index))
-        return self.vocabulary.encode(table).to(self.device)
+        encoded = self.vocabulary.encode(table).to(self.device)
+        for column, names in self.vocabulary.beyond(table, self.treatments).items():
+            LOGGER.warning(
+                f"{quoted(names)}: {column} lies far outside what training saw; predictions are extrapolated"
+            )
+        return encoded
 
     def treatment_weights(self, table: TreatmentTable) -> pd.DataFrame | None:
         """What training treatments (columns) count for those of `table` (rows); None without kernel attention."""

@@ -187,18 +187,7 @@ class TreatmentVocabulary:
         for f, (column, values) in enumerate(self.categories.items()):
             index_of = {value: i + 1 for i, value in enumerate(values)}
             categories[:, f] = [index_of.get(str(value), 0) for value in _column(frame, column)]
-        numbers = np.full((len(names), len(self.numbers)), np.nan, dtype=np.float32)
-        for n, scale in enumerate(self.numbers):
-            if scale.dose:
-                value = _shares(_doses(frame, scale.column, self.agent_column), scale.largest)
-            else:
-                try:
-                    value = _column(frame, scale.column).astype(float).to_numpy()
-                except ValueError as error:
-                    raise BioattnError(
-                        f"column {scale.column} of the treatment table holds text: {error}"
-                    ) from error
-            numbers[:, n] = (_compress(value, scale.log) - scale.mean) / scale.sd
+        numbers = self._standardised(frame)
         categories[unconditional] = 0
         numbers[unconditional] = np.nan
         return TreatmentBatch(
@@ -210,6 +199,34 @@ class TreatmentVocabulary:
             torch.from_numpy(unconditional),
             *self._molecules(frame),
         )
+
+    def _standardised(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
+        """The number columns (T, columns), NaN where missing. Raises: BioattnError for text."""
+        numbers = np.full((len(frame), len(self.numbers)), np.nan, dtype=np.float32)
+        for n, scale in enumerate(self.numbers):
+            if scale.dose:
+                value = _shares(_doses(frame, scale.column, self.agent_column), scale.largest)
+            else:
+                try:
+                    value = _column(frame, scale.column).astype(float).to_numpy()
+                except ValueError as error:
+                    raise BioattnError(
+                        f"column {scale.column} of the treatment table holds text: {error}"
+                    ) from error
+            numbers[:, n] = (_compress(value, scale.log) - scale.mean) / scale.sd
+        return numbers
+
+    def beyond(self, table: TreatmentTable, trained: TreatmentTable) -> dict[str, list[str]]:
+        """By number column, the treatments of `table` whose value lies a standard deviation or more outside those of
+        `trained`. Doses count as shares of the largest of their agent and unit."""
+        known, asked = (self._standardised(each.frame) for each in (trained, table))
+        outside = (asked < np.fmin.reduce(known) - 1) | (asked > np.fmax.reduce(known) + 1)
+        columns = [scale.column for scale in self.numbers]
+        return {
+            column: [name for name, out in zip(table.names, mask, strict=True) if out]
+            for column, mask in zip(columns, outside.T, strict=True)
+            if mask.any()
+        }
 
     def _refuse(self, frame: pd.DataFrame, unseen: Mapping[str, "pd.Series[bool]"]) -> None:
         """Raises: BioattnError naming the first treatment with a value that training never saw."""
@@ -342,8 +359,10 @@ def _doses(frame: pd.DataFrame, column: str, agent_column: str | None) -> list[t
 
 
 def _shares(doses: Sequence[tuple[float | None, str]], largest: Mapping[str, float]) -> FloatArray:
-    """Doses divided by the largest of their agent and unit; NaN where there is none."""
-    return np.array([np.nan if amount is None else amount / largest[key] for amount, key in doses])
+    """Doses divided by the largest of their agent and unit; NaN where there is none, or training saw no such."""
+    return np.array(
+        [np.nan if amount is None else amount / largest.get(key, np.nan) for amount, key in doses]
+    )
 
 
 def _compress(value: FloatArray, log: bool) -> FloatArray:

@@ -107,6 +107,11 @@ def test_tables_that_do_not_fit_the_model_are_reported(held_out_path, tmp_path, 
     assert "does not use the columns 'lab'" in heard.text
     with pytest.raises(BioattnError, match=r"training saw no dose of salt in g; known are salt in mM$"):
         ask(minutes=5.0, agent="salt", dose="3 g")
+    known = loaded.treatments.frame["minutes"]
+    ask(minutes=known.max() + 0.5 * known.std(), agent="salt", dose="1 mM")
+    assert "far outside" not in heard.text
+    ask(minutes=known.max() + 2 * known.std(), agent="salt", dose="1 mM")
+    assert "'new': minutes lies far outside what training saw" in heard.text
     heard.clear()
     loaded.encode_treatments(loaded.treatments)
     assert not heard.text
