@@ -217,8 +217,8 @@ class TreatmentVocabulary:
         return numbers
 
     def beyond(self, table: TreatmentTable, trained: TreatmentTable) -> dict[str, list[str]]:
-        """By number column, the treatments of `table` whose value lies a standard deviation or more outside those of
-        `trained`. Doses count as shares of the largest of their agent and unit."""
+        """By number column, the treatments of `table` whose value lies a standard deviation or more outside those
+        of `trained`. Doses count as shares of the largest of their agent and unit."""
         known, asked = (self._standardised(each.frame) for each in (trained, table))
         outside = (asked < np.fmin.reduce(known) - 1) | (asked > np.fmax.reduce(known) + 1)
         columns = [scale.column for scale in self.numbers]
