@@ -193,10 +193,13 @@ class _Row(NamedTuple):
     parents: list[str]
 
     def value(self, *names: str, beside: str = "") -> str:
-        """The first of these attributes that has a value, not `beside`, percent-decoded; "" when none has."""
+        """The first of these attributes that has a value, percent-decoded; "" when none has.
+
+        beside: an id, beside which neither it nor a number is a name (Araport11: locus=2200935).
+        """
         for name in names:
             text = unquote(self.attributes.get(name, ""))
-            if text and text != beside:
+            if text and text != beside and not (beside and text.isdecimal()):
                 return text
         return ""
 

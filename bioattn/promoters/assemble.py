@@ -27,6 +27,7 @@ from bioattn.promoters.response_matrix import (
     average_replicates,
     join_promoters,
     replicate_groups,
+    sum_isoforms,
 )
 from bioattn.promoters.responses import (
     Responses,
@@ -114,7 +115,7 @@ def build_dataset(
                 "--control makes log2 ratios of counts, and the responses are none (0 or more, some of them "
                 "large); leave it out"
             )
-        responses = log_counts(responses)
+        responses = log_counts(sum_isoforms(GeneNames.of(promoters), responses))
     elif raw:
         raise BioattnError(
             f"the responses look like raw counts (whole numbers up to {np.nanmax(responses.values):,.0f}) of "

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from bioattn.promoters.promoter_fasta import Promoter
 
-_SUFFIX = re.compile(r"\.\d+$")
-"""Version or isoform of an id."""
+_SUFFIX = re.compile(r"(\.\d+|_T\d{3}|_mRNA)$", re.IGNORECASE)
+"""Version or isoform of an id; maize and Ensembl's yeast write transcripts as G_T001 and G_mRNA."""
 NO_PROMOTER = "no promoter of this name"
 
 
@@ -122,9 +122,13 @@ class GeneNames:
         return [index for index in found if self.names[index] == name] or found
 
     def _spelled(self, name: str) -> str:
-        """A name as ids are spelled: without `gene:`, and in their case of letters."""
+        """A name as ids are spelled: without `gene:`, and in their case of letters.
+
+        Of names joined by `|` (StringTie's prepDE, GENCODE) the first that is known.
+        """
         if name in self._known_ids or name.lower() in self.by_name:
             return name
+        name = next(filter(self._is_known, name.split("|")), name)
         bare = ID_PREFIX.sub("", name)
         stem = _SUFFIX.sub("", bare)
         return (
@@ -134,21 +138,22 @@ class GeneNames:
 
     def share(self, cells: Collection[str]) -> float:
         """The share of cells that look like ids or names of promoters."""
-        bare = [ID_PREFIX.sub("", cell).lower() for cell in cells]
-        known = sum(
-            cell in self._spellings or _SUFFIX.sub("", cell) in self._spellings or cell in self.by_name
-            for cell in bare
-        )
+        known = sum(any(map(self._is_known, cell.split("|"))) for cell in cells)
         return known / max(1, len(cells))
+
+    def _is_known(self, name: str) -> bool:
+        bare = ID_PREFIX.sub("", name).lower()
+        return bare in self._spellings or _SUFFIX.sub("", bare) in self._spellings or bare in self.by_name
 
     def match(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
         """Find promoters as `match_ids` does and, for what is no id, by common name; in any case of letters.
 
         A name of several promoters finds none of them.
         """
-        promoter, reasons = match_ids(self.ids, [self._spelled(name) for name in ids])
+        names = [self._spelled(name) for name in ids]
+        promoter, reasons = match_ids(self.ids, names)
         exact = set(promoter[promoter >= 0].tolist())
-        for index, name in enumerate(ids):
+        for index, name in enumerate(names):
             of_name = self._named(name) if reasons[index] == NO_PROMOTER else []
             if len(of_name) > 1:
                 reasons[index] = "several promoters have this name"

@@ -42,13 +42,13 @@ _EFFECT = ["log2foldchange", "logfc", "log2fc", "lfc", *_MARKERS, "log2ratio", "
 _VALUE = (*_EFFECT, "value", "response", "expression", "score", "measurement", "logtpm", "tpm")
 _PADJ = ["padj", "padjloc", "adjpval", "fdr", "qvalue", "qval", "pvaladj", "adjpvalue", "pvalsadj"]
 _PADJ += ["padjust", "svalue", "fdrpvalue"]
-_P = ("pvalue", "pval", "p", "pvals")
+_P = ("pvalue", "pval", "p", "pvals", "prob")
 # A wide table with such a column is several contrasts side by side, or one whose effect has an unknown name.
-_TESTED = re.compile(r"pval|padj|adjp|qval|^fdr|fdr$")
+_TESTED = re.compile(r"pval|padj|adjp|qval|^fdr|fdr$|^prob$")
 _STANDARD_ERROR = ("lfcse", "stderr", "standarderror", "stderror", "se", "seb")
 _NO_RESPONSE = re.compile(
     r"unnamed\d+|.*(entrez|ncbigene).*|chr|chrom(osome)?|chromosome(scaffold)?name|seqnames?|(gene)?(start|end)(position)?(bp)?"
-    r"|strand|.*biotype|genetype|.*description|product|(gene|transcript|tx|effective|eff)?(length|width)|basemean|aveexpr|logcpm"
+    r"|strand|.*biotype|genetype|.*description|product|(gene|transcript|tx|effective|eff)?(length|width)|basemean|aveexpr|logcpm|gweight"
 )
 """What says something of genes, not of responses."""
 _QUANTITIES = frozenset(("tpm", "fpkm", "expectedcount", "estcounts", "numreads", "coverage"))
@@ -62,7 +62,8 @@ _OUTCOME = re.compile(
     re.IGNORECASE,
 )
 """What columns say of the result of a row, which is no treatment."""
-_REPLICATE = ("replicate", "rep", "biorep", "batch", "plate", "lane", "donor")
+_REPLICATE = ["replicate", "rep", "biorep", "batch", "plate", "lane", "donor"]
+_REPLICATE += ["block", "row", "col", "column", "probename", "probeid"]  # spots of microarrays
 _SAMPLE = frozenset(("sample", "sampleid", "samplename"))
 """Replicates where another column names the treatment."""
 _STATES = frozenset(("OK", "NOTEST", "LOWDATA", "HIDATA", "FAIL"))
@@ -210,7 +211,7 @@ def _stacked_by(reader: TableReader, gene: int, measures: Sequence[int], effects
     frame = pd.DataFrame([cells for _, cells in rows]).assign(gene=names).drop(columns=gene)
     frame = frame[~frame["gene"].map(is_missing)].drop_duplicates()
     replicates = {*_REPLICATE, *(_SAMPLE if {*map(_plain, header)} & {*_TREATMENT} - _SAMPLE else ())}
-    same = ["gene", *(index for index, name in enumerate(header) if _plain(name) in replicates)]
+    same = ["gene", *(i for i, name in enumerate(header) if _plain(name) in replicates and i != gene)]
     repeated = int(frame.duplicated(same).sum())
     if not repeated:
         return ()

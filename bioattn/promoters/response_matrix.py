@@ -1,11 +1,13 @@
 """From responses as the tables have them to the target matrix of promoters × treatments."""
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.choices import not_there
@@ -14,7 +16,7 @@ from bioattn.promoters.choices import DatasetSettings, Direction
 from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.responses import Measured, Responses, average_cells
 from bioattn.promoters.treatments import TreatmentTable, average_features
-from bioattn.text import quoted
+from bioattn.text import counted, quoted
 
 
 class AuditRow(NamedTuple):
@@ -101,6 +103,22 @@ def join_promoters(
             by_name = names[0].lower() in promoters.by_name
             notes[promoter] = BY_NAME if by_name else "matched by another spelling or version"
     return matrix, rejected, notes
+
+
+def sum_isoforms(promoters: GeneNames, counts: Responses) -> Responses:
+    """Counts in which the rows of one promoter are one row, their sum, under its id."""
+    promoter_of, _ = promoters.match(counts.gene_ids)
+    several = {place for place, number in Counter(promoter_of.tolist()).items() if place >= 0 and number > 1}
+    if not several:
+        return counts
+    LOGGER.warning(
+        f"the counts of {np.isin(promoter_of, list(several)).sum():,} rows are summed into "
+        f"{counted(len(several), 'gene')}: {quoted([promoters.ids[place] for place in several])}"
+    )
+    pairs = zip(counts.gene_ids, promoter_of.tolist(), strict=True)
+    names = [promoters.ids[place] if place in several else gene for gene, place in pairs]
+    sums = pd.DataFrame(counts.values).groupby(names, sort=False).sum(min_count=1)
+    return replace(counts, gene_ids=list(sums.index), values=sums.to_numpy())
 
 
 def replicate_groups(table: TreatmentTable, column: str) -> list[str]:

@@ -514,6 +514,7 @@ def test_ids_of_databases_are_ids(tmp_path, attributes):
         ("ID=Gene:WBGene1;Name=WBGene1;locus=aap-1", "aap-1"),
         ("ID=AT1G01010;Name=AT1G01010;symbol=NAC001", "NAC001"),
         ("ID=YAL001C;Name=YAL001C;gene=TFC3", "TFC3"),
+        ("ID=AT1G01040;locus=2200938;locus_type=protein_coding", ""),
     ],
 )
 def test_a_common_name_is_another_than_the_id(tmp_path, attributes, name):

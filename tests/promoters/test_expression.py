@@ -105,6 +105,17 @@ def test_raw_counts_are_told_and_made_ratios(counts, capsys):
     assert "--control 'mock'" in capsys.readouterr().err
 
 
+def test_counts_of_isoforms_are_summed_before_their_ratio(counts, capsys):
+    """A silent isoform once halved the ratio of its gene."""
+    table = pd.read_csv(counts / "counts.tsv", sep="\t", index_col=0)
+    silent = (table * 0 + 2).rename(lambda gene: f"{gene}.2")
+    isoforms = pd.concat([(table - 2).clip(lower=0).rename(lambda gene: f"{gene}.1"), silent])
+    isoforms.to_csv(counts / "isoforms.tsv", sep="\t")
+    assert dataset(counts, counts / "isoforms.tsv", "--control", "ctrl") == 0
+    assert "the counts of 60 rows are summed into 30 genes: 'g00'" in capsys.readouterr().err
+    np.testing.assert_allclose(values(counts)["heat"].iloc[:29], [1.0] * 10 + [0.0] * 19, atol=0.02)
+
+
 def test_small_counts_and_ratios_of_replicates_are_told(counts, capsys):
     table = pd.read_csv(counts / "counts.tsv", sep="\t", index_col=0)
     (table // 50).to_csv(counts / "small.tsv", sep="\t")

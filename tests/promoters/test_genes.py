@@ -101,6 +101,14 @@ def test_ids_are_found_in_other_letters_and_with_their_prefix():
     assert promoters.share(ids) == 1
 
 
+def test_transcripts_of_maize_and_yeast_and_joined_names_find_their_gene():
+    promoters = GeneNames(["Zm00001d027230", "YAL001C", "AT1G01010", "G9"], ["", "TFC3", "NAC001", ""])
+    ids = ["Zm00001d027230_T001", "YAL001C_mRNA", "AT1G01010|NAC001", "ENST1.2|G9.5|x|", "A|B"]
+    assert promoters.match(ids)[0].tolist() == [0, 1, 2, 3, -1]
+    assert promoters.match(["MSTRG.7|tfc3"])[0].tolist() == [1]
+    assert promoters.share(ids) == 4 / 5
+
+
 def gene(name, chrom, start, end, strand, problem=""):
     return Gene(name, "", "", (Place(chrom, start, end, strand),), (), 1, problem)
 

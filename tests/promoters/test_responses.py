@@ -224,6 +224,11 @@ def test_samples_of_a_treatment_are_replicates_and_probes_of_a_gene_no_treatment
     (tmp_path / "p.csv").write_text("gene,probe,heat\na,p1,1\na,p2,3\nb,p3,2\n")
     read = read_responses([tmp_path / "p.csv"])
     assert (read.treatments, read.values.tolist()) == (["heat"], [[2], [2]])
+    spots = pd.DataFrame({"Block": 1, "Row": [1, 2, 3, 4], "Column": [1, 2, 1, 2], "ProbeName": list("pqrs")})
+    spots = spots.assign(SystematicName=list("aabb"), logFC=[1, 3, 2, 4], **{"adj.P.Val": 0.1})
+    spots.to_csv(tmp_path / "agilent.csv", index=False)
+    read = read_responses([tmp_path / "agilent.csv"], promoters=GeneNames(["a", "b"]))
+    assert (read.treatments, read.values.tolist()) == (["agilent"], [[2], [3]])
 
 
 def test_symbols_that_come_again_are_no_contrasts(tmp_path):
@@ -247,6 +252,18 @@ def test_values_beyond_a_limit_are_the_limit_and_told(tmp_path, caplog):
     assert "2 cells of 'log2FoldChange' such as '>10' are read as the limit itself" in caplog.text
     (tmp_path / "w.csv").write_text("gene,heat,cold\na,>10,1\nb,>10,2\nc,1,3\n")
     check(tmp_path / "w.csv", {"heat": [10, 10, 1], "cold": [1, 2, 3]})
+
+
+def test_tables_of_noiseq_and_weights_of_cluster(tmp_path):
+    noiseq = pd.DataFrame({"heat_mean": [8, 2], "mock_mean": [4, 4], "prob": [0.9, 0.8]}, index=["a", "b"])
+    noiseq.assign(log2FC=[1, -1]).to_csv(tmp_path / "bio.txt", sep="\t")
+    noiseq.assign(M=[1, -1], ranking=[3, -3]).to_csv(tmp_path / "sim.txt", sep="\t")
+    (tmp_path / "g.pcl").write_text("YORF\tNAME\tGWEIGHT\theat\na\tA\t1\t1\nb\tB\t1\t-1\n")
+    for name, treatment in (("bio.txt", "bio"), ("g.pcl", "heat")):
+        read = read_responses([tmp_path / name])
+        assert (read.treatments, read.values.tolist()) == ([treatment], [[1], [-1]])
+    with pytest.raises(FormatError, match="the column 'prob' looks like a p value"):
+        read_responses([tmp_path / "sim.txt"])
 
 
 def test_effects_alone_are_a_contrast(tmp_path):
