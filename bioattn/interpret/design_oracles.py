@@ -101,10 +101,9 @@ def nearest(codes_BL: Codes, others_BL: Codes, *, same: bool = False) -> NDArray
 def _words(codes_BL: Codes) -> csr_array:
     """Which 8-mers occur, 0 or 1, (B, 4^8)."""
     numbers = kmer_numbers(codes_BL, NEAR_K)
-    known = numbers >= 0
-    rows = np.broadcast_to(np.arange(len(codes_BL))[:, None], numbers.shape)
-    cells = np.unique(np.stack([rows[known], numbers[known]]), axis=1)
-    return csr_array((np.ones(cells.shape[1]), cells), shape=(len(codes_BL), 4**NEAR_K))
+    size = 4**NEAR_K
+    cells = np.unique((numbers + size * np.arange(len(codes_BL))[:, None])[numbers >= 0])
+    return csr_array((np.ones(cells.size), np.divmod(cells, size)), shape=(len(codes_BL), size))
 
 
 Objective = Callable[[Codes], NDArray[np.float64]]

@@ -68,9 +68,13 @@ class MarkovBackground:
 
 def kmer_numbers(codes_GL: NDArray[np.uint8], width: int) -> NDArray[np.int64]:
     """The word of `width` bases at each place as a number, the first base highest; -1 with an unknown base."""
-    windows = np.lib.stride_tricks.sliding_window_view(codes_GL, width, axis=1)
-    words = windows.astype(np.int64) @ BASES ** np.arange(width - 1, -1, -1)
-    return np.where((windows < BASES).all(-1), words, -1)
+    codes = codes_GL.astype(np.int64)
+    codes[codes >= BASES] = -(BASES**width)  # more than the others add up to
+    places = codes.shape[1] - width + 1
+    words = codes[:, :places]
+    for first in range(1, width):
+        words = BASES * words + codes[:, first : first + places]
+    return np.maximum(words, -1)
 
 
 UNIFORM = MarkovBackground(name="uniform", order=0, transitions=((0.25, 0.25, 0.25, 0.25),))

@@ -198,7 +198,7 @@ def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters
     inputs = (folder / "x.fa", folder / "x.tsv")
     sides = ("--holdout", "validation=chr0", "--holdout", "test=chr1,chr2")
     assert bioattn("prepare", "dataset", *inputs, "-o", folder / "y.dataset.h5", *sides, *BINARY) == 0
-    (folder / "oracle.toml").write_text("[model]\nchannels = 16\npool = 6\n[training]\nepochs = 3\n")
+    (folder / "oracle.toml").write_text("[model]\nchannels = 16\npool = 6\n[training]\nepochs = 1\n")
     words = ("-c", folder / "oracle.toml", "-o", folder / "oracle", "--no-baselines", "-t", 1)
     assert bioattn("train", "promoter", folder / "y.dataset.h5", *words) == 0
     model = load_runner(folder / "oracle", torch.device("cpu"))
