@@ -22,8 +22,8 @@ def settings(folder, model="", training="", name="settings.toml"):
     return path
 
 
-def words(dataset, output, config):
-    options = ["-c", str(config), "--epochs", "3", "--no-baselines", "--threads", "1"]
+def words(dataset, output, config, epochs=2):
+    options = ["-c", str(config), "--epochs", str(epochs), "--no-baselines", "--threads", "1"]
     return ["promoter", str(dataset), "-o", str(output), *options]
 
 
@@ -41,7 +41,7 @@ def assert_same_training(one, other):
 def undisturbed(dataset_path, tmp_path_factory):
     """The model of one process with the plain settings."""
     folder = tmp_path_factory.mktemp("one")
-    assert main(["train", *words(dataset_path, folder / "one", settings(folder)), "-q"]) == 0
+    assert main(["train", *words(dataset_path, folder / "one", settings(folder), 3), "-q"]) == 0
     return folder / "one"
 
 
@@ -110,7 +110,7 @@ def test_batch_normalisation_keeps_one_set_of_statistics(dataset_path, tmp_path,
 def test_what_ends_one_ends_all_and_another_number_goes_on(
     dataset_path, undisturbed, tmp_path, train_together, number, rank, codes, next_count
 ):
-    command = words(dataset_path, tmp_path / "m", settings(tmp_path))
+    command = words(dataset_path, tmp_path / "m", settings(tmp_path), 3)
     together = train_together(command, pause=0.05)
     state = tmp_path / "m.partial" / "trainer_state.safetensors"
     together.send(number, rank, after=state)
@@ -131,12 +131,12 @@ def test_what_ends_one_ends_all_and_another_number_goes_on(
 
 def test_a_process_that_stands_still_is_not_waited_for_long(dataset_path, tmp_path, train_together):
     together = train_together(
-        words(dataset_path, tmp_path / "m", settings(tmp_path)), pause=0.05, timeout=4.0
+        words(dataset_path, tmp_path / "m", settings(tmp_path), 3), pause=0.05, timeout=4.0
     )
     state = tmp_path / "m.partial" / "trainer_state.safetensors"
     together.send(signal.SIGSTOP, 1, after=state)
-    together.members[0].join(60)
-    os.kill(together.members[1].pid, signal.SIGKILL)
+    together.members[0].wait(60)
+    together.members[1].kill()
     assert together.exit_codes() == [1, -9]
     (sentence,) = together.errors()
     assert "another process of this run did not answer for 4 seconds; go on with --resume" in sentence
@@ -178,7 +178,7 @@ def test_two_nodes_of_torchrun(dataset_path, undisturbed, tmp_path, bioattn_fold
         "--no-python",
         bioattn_folder / "bioattn",
         "train",
-        *words(dataset_path, tmp_path / "two", settings(tmp_path)),
+        *words(dataset_path, tmp_path / "two", settings(tmp_path), 3),
     ]
     nodes = [
         subprocess.Popen(launcher, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
