@@ -4,6 +4,7 @@ import copy
 import errno
 import logging
 import math
+import shutil
 import subprocess
 import time
 from dataclasses import replace
@@ -110,11 +111,15 @@ def interrupted(settings, steps):
     assert not settings.output.exists()
 
 
-@pytest.mark.parametrize(("promoter", "evoformer"), [(1, 1), (10, 5), (17, 7)])
-def test_a_stopped_run_goes_on_to_the_same_bytes(settings, whole, tmp_path, promoter, evoformer):
-    """In the first epoch or round, at its end, and in the second; the last is the end of all for families."""
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [("promoter", 1), ("promoter", 10), ("promoter", 17), ("evoformer", 7)],
+    indirect=["settings"],
+)
+def test_a_stopped_run_goes_on_to_the_same_bytes(settings, whole, tmp_path, steps):
+    """In the first epoch, at its end, and in the second; at the end of all for families, of which see below."""
     stopped = settings(tmp_path / "stopped")
-    interrupted(stopped, evoformer if isinstance(stopped, EvoformerTrainingSettings) else promoter)
+    interrupted(stopped, steps)
     train(stopped, resume=True)
     same_folders(whole, stopped.output)
     assert not (tmp_path / "stopped.partial").exists()
@@ -142,12 +147,11 @@ def test_two_stages_go_on_to_the_same_bytes(two_stages, tmp_path, steps):
     assert read_json(stopped.output / "training.json")["best_step"] in (7, 9)
 
 
-def test_a_killed_process_goes_on_to_the_same_bytes(contact_dataset, tmp_path, bioattn_folder):
+def test_a_killed_process_goes_on_to_the_same_bytes(two_stages, tmp_path, bioattn_folder):
     """Promoter models: `tests/faults/test_kills.py`."""
     config = tmp_path / "settings.toml"
-    write_settings(config, EVOFORMER["model"], EVOFORMER["training"] | STAGES | {"steps": 12})
-    words = ["train", "evoformer", str(contact_dataset), "-c", str(config), "--threads", "1", "-q", "-o"]
-    assert main([*words, str(tmp_path / "whole")]) == 0
+    write_settings(config, two_stages.model, two_stages.training)
+    words = ["train", "evoformer", str(two_stages.dataset), "-c", str(config), "--threads", "1", "-q", "-o"]
     program = bioattn_folder / "bioattn"
     process = subprocess.Popen([program, *words, str(tmp_path / "killed")], stderr=subprocess.PIPE)
     state = tmp_path / "killed.partial" / "trainer_state.safetensors"
@@ -159,12 +163,11 @@ def test_a_killed_process_goes_on_to_the_same_bytes(contact_dataset, tmp_path, b
     assert state.exists()
     assert not (tmp_path / "killed").exists()
     assert main([*words, str(tmp_path / "killed"), "--resume"]) == 0
-    same_folders(tmp_path / "whole", tmp_path / "killed")
+    same_folders(two_stages.output, tmp_path / "killed")
 
 
-def test_resume_of_a_finished_run_leaves_it_as_it_is(settings, tmp_path, caplog, monkeypatch):
-    one = settings(tmp_path / "m")
-    assert train(one) is not None
+def test_resume_of_a_finished_run_leaves_it_as_it_is(settings, whole, tmp_path, caplog, monkeypatch):
+    one = settings(shutil.copytree(whole, tmp_path / "m"))
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in one.output.iterdir()}
     # A command run before in this process keeps messages to itself.
     monkeypatch.setattr(logging.getLogger("bioattn"), "propagate", True)
@@ -177,18 +180,16 @@ def test_resume_of_a_finished_run_leaves_it_as_it_is(settings, tmp_path, caplog,
     assert after == before
     with pytest.raises(BioattnError, match="exists already"):
         train(one)
-    train(settings(tmp_path / "m", seed=5), force=True)
+    assert train(settings(tmp_path / "m", seed=5), force=True) is not None
     assert (one.output / "model.safetensors").read_bytes() != before["model.safetensors"][0]
 
 
-def test_the_record_names_data_settings_and_versions(settings, tmp_path):
-    one = settings(tmp_path / "m")
-    train(one)
-    record = read_json(one.output / "training.json")
+def test_the_record_names_data_settings_and_versions(settings, whole):
+    one, record = settings(whole), read_json(whole / "training.json")
     assert record["dataset"]["file"] == one.dataset.name
     assert (record.get("networks") or [record])[0]["training"]["seed"] == 0
     assert set(record["versions"]) == {"bioattn", "torch", "numpy", "python"}
-    assert str(tmp_path) not in (one.output / "training.json").read_text()
+    assert str(whole.parent) not in (whole / "training.json").read_text()
     assert replace(one).input_paths() == {"dataset": one.dataset}
 
 
