@@ -92,7 +92,10 @@ def test_models_that_come_along_are_known_by_name(tmp_path, monkeypatch):
         bioattn.load_model("evoformer-contacts")
 
 
-def test_options_take_models_by_name_too(tmp_path):
+def test_options_take_models_by_name_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "bioattn_cli.commands.export._draw_logo", lambda motif, path: None
+    )  # seventy take long
     fasta = tmp_path / "promoters.fa"
     fasta.write_text(">a\n" + "ACGTTGCA" * 70 + "\n", encoding="utf-8")
     export = ["export", "motifs", "--promoters", str(fasta), "--model", "yeast-stress"]
