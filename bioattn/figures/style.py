@@ -17,6 +17,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.backend_bases import get_registered_canvas_class
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, TwoSlopeNorm, to_hex, to_rgb
@@ -297,8 +298,12 @@ def write_figure(figure: Figure, output: Path | str, dpi: int = DPI) -> None:
     suffix = output.suffix.lower()
     with atomic_output(output) as temporary, figure_style():
         figure.set_dpi(dpi if suffix == ".png" else 72)
-        figure.draw_without_rendering()
+        # Laid out and drawn once; `savefig` draws twice.
+        if (layout := figure.get_layout_engine()) is not None:
+            layout.execute(figure)
         figure.set_layout_engine("none")
         for axis in figure.axes:  # the last digits of a layout differ between processes
             axis.set_position(np.round(axis.get_position().bounds, 7).tolist())
-        figure.savefig(temporary, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])
+        figure.set_dpi(dpi)
+        canvas = get_registered_canvas_class(suffix[1:])(figure)
+        getattr(canvas, f"print_{suffix[1:]}")(temporary, metadata=_METADATA[suffix])
