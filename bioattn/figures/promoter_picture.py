@@ -145,20 +145,22 @@ def read_promoter_picture(
     """
     if attention.inputs == "promoters":
         (gene,) = choose_genes([gene], GeneNames.in_samples(attention.samples), attention.path, "--gene")
-        treatments = treatments or _extreme_treatments(attention, gene)
-    whole = attention_maps(attention, sites, heads, chosen_quantity(weights=weights)).distinct
-    maps, length = whole.averaged([gene], treatments, against), attention.window_length
-    tracks = {maps.quantity: maps.per_base(maps.block(slice(0, 1))[0], upsampling)}
-    colours = {name: colour_of(whole.treatments.index(name)) for name in maps.treatments}
-    codes, composition, method = None, np.full(4, 0.25), ""
-    if attribution is None:
-        values_TL = tracks[maps.quantity]
-        drawn = _not_flat(values_TL, maps.treatments, f"{attention.path}: {maps.quantity} of {gene}", against)
-        colours = {name: colours[name] for name, kept in zip(maps.treatments, drawn, strict=True) if kept}
-        tracks = {maps.quantity: values_TL[drawn]}
-    else:
-        in_file = Attribution.open(attribution) if isinstance(attribution, Path) else nullcontext(attribution)
-        with in_file as results:
+    in_file = Attribution.open(attribution) if isinstance(attribution, Path) else nullcontext(attribution)
+    with in_file as results:
+        whole = attention_maps(attention, sites, heads, chosen_quantity(weights=weights)).distinct
+        if attention.inputs == "promoters" and not treatments:
+            treatments = _extreme_treatments(attention, whole.treatments, results, gene)
+        maps, length = whole.averaged([gene], treatments, against), attention.window_length
+        tracks = {maps.quantity: maps.per_base(maps.block(slice(0, 1))[0], upsampling)}
+        colours = {name: colour_of(whole.treatments.index(name)) for name in maps.treatments}
+        codes, composition, method = None, np.full(4, 0.25), ""
+        if results is None:
+            values_TL = tracks[maps.quantity]
+            subject = f"{attention.path}: {maps.quantity} of {gene}"
+            drawn = _not_flat(values_TL, maps.treatments, subject, against)
+            colours = {name: colours[name] for name, kept in zip(maps.treatments, drawn, strict=True) if kept}
+            tracks = {maps.quantity: values_TL[drawn]}
+        else:
             beside = attribution_beside(results, attention)
             require_names("--gene", [gene], beside.genes, results.path, "gene")
             tracks[beside.quantity] = beside.averaged([gene], maps.treatments, against).block(slice(1))[0]
@@ -199,14 +201,15 @@ def read_promoter_picture(
     )
 
 
-def _extreme_treatments(attention: Attention, gene: str) -> list[str] | None:
-    """At most six treatments in the file's order, half with the lowest and half with the highest prediction.
-
-    None when there are no more treatments than that.
+def _extreme_treatments(
+    attention: Attention, known: list[str], attribution: Attribution | None, gene: str
+) -> list[str]:
+    """At most six of the known treatments that the attribution has too, half with the lowest and half with the
+    highest prediction, in order.
     """
-    names = attention.treatments
+    names = [name for name in known if attribution is None or name in attribution.treatments] or known
     if len(names) <= MOST_TREATMENTS:
-        return None
+        return names
     half = MOST_TREATMENTS // 2
     order = np.argsort(attention.predictions().loc[gene, names].to_numpy(), kind="stable")
     LOGGER.info(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.patches import StepPatch
 
+from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.promoter_attention import draw_promoter_attention
 from bioattn.figures.promoter_picture import Region, parse_region, read_promoter_picture, window_genes
@@ -17,6 +18,7 @@ from bioattn.formats.nucleotides import encode
 from bioattn.interpret.promoter_windows import WindowGene
 from bioattn.store.reader import open_attention
 from tests.figures.conftest import EDGES
+from tests.result_files import dirichlet, promoter_layout, write_attribution, write_promoters
 
 GFF = """##gff-version 3
 chrI\tx\tgene\t3021\t3030\t.\t-\t.\tID=own;locus_tag=g3;gene=OWN
@@ -144,6 +146,27 @@ def test_tracks_and_bands(promoters, tmp_path):
     texts = {text.get_text(): text.get_color() for text in axes["sites"].texts}
     assert texts["m1 →"] == colour_of(0)
     assert set(texts) == {"m1 →", "m2 ←"}
+
+
+def test_of_treatments_those_are_drawn_that_every_file_has(promoters, tmp_path):
+    """The attribution once had to have what nobody had asked for."""
+    known = {"model_sha256": "ab" * 32, "input_sha256": "cd" * 32}
+    codes, values = np.zeros((5, 60), np.uint8), np.ones((5, 1, 60, 4), np.float32)
+    path = tmp_path / "explain.h5"
+    write_attribution(path, promoters.samples, codes, values, np.ones((5, 1), np.float32), ["H2O2"], **known)
+    picture = read(promoters.path, "g0", attribution=path, sites=["promoter.cross.0"])
+    assert list(picture.colours) == ["H2O2"]
+    assert all(len(track) == 1 for track in picture.tracks.values())
+
+
+def test_a_map_for_all_of_many_treatments_is_drawn(promoters, tmp_path):
+    """Seven treatments, one map: six of them were once asked for by name."""
+    axes = (Axis("sample"), Axis("head"), Axis("key", "position", edges=EDGES))
+    stem = AttentionSite(name="promoter.stem.0", axes=axes, heads=(0,))
+    weights = dirichlet(np.random.default_rng(0), (5, 1, len(EDGES) - 1))
+    layout = promoter_layout([stem], list("abcdefg"), 60)
+    write_promoters(tmp_path / "a.h5", layout, promoters.samples, {"promoter.stem.0": weights})
+    assert list(read(tmp_path / "a.h5", "g0").colours) == ["all treatments"]
 
 
 def test_flat_attention_is_left_out_and_said(promoters, tmp_path, caplog):
