@@ -49,6 +49,7 @@ _STANDARD_ERROR = ("lfcse", "stderr", "standarderror", "stderror", "se", "seb")
 _NO_RESPONSE = re.compile(
     r"unnamed\d+|.*(entrez|ncbigene).*|chr|chrom(osome)?|chromosome(scaffold)?name|seqnames?|(gene)?(start|end)(position)?(bp)?"
     r"|strand|.*biotype|genetype|.*description|product|(gene|transcript|tx|effective|eff)?(length|width)|basemean|aveexpr|logcpm|gweight"
+    r"|classcode|nearestrefid|tssid|numexons|.*conf(lo|hi)"
 )
 """What says something of genes, not of responses."""
 _QUANTITIES = frozenset(("tpm", "fpkm", "expectedcount", "estcounts", "numreads", "coverage"))

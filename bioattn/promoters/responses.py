@@ -413,7 +413,9 @@ LARGEST_RATIO = 100.0
 """No log2 ratio is as large as this."""
 FEWEST_COUNTS = 10
 """A gene with fewer in all samples together has no ratio (the filter of DESeq2's vignette)."""
-_ALIGNMENT = re.compile(r"^.*/(?=.*am$)|(_?Aligned)?(\.sorted\w*)?(\.out)?\.[bs]am$")
+_ALIGNMENT = re.compile(
+    r"^.*/(?=.*am$)|([._]?Aligned|[._](sort|markdup|dedup)[A-Za-z]*)*(\.out)?\.[bs]am$|\.(genes|isoforms)\.results$"
+)
 _REPLICATE = re.compile(r"(.+?)[._ -]?(rep(?:licate)?|r)?[._ -]?(\d+)", re.IGNORECASE)
 
 

@@ -61,6 +61,10 @@ def test_size_factors_are_medians_of_ratios():
 def test_only_numbers_from_one_on_are_replicates():
     names = ["ctrl_1", "ctrl_2", "heat_30", "heat_60", "salt.rep4", "S1", "S2"]
     assert without_replicate(names) == ["ctrl", "ctrl", "heat_30", "heat_60", "salt", "S", "S"]
+    ends = ["Aligned.sortedByCoord.out.bam", ".Aligned.out.sam", "_sorted.bam", ".markdup.sorted.bam", ".bam"]
+    for end in [*ends, "_Aligned.sortedByCoord.out.bam", ".genes.results"]:
+        assert without_replicate([f"a_1{end}", f"a_2{end}"]) == ["a", "a"]
+    assert without_replicate(["resorted_1.bam", "a_sort_2.bam"]) == ["resorted", "a_sort"]
 
 
 def dataset(folder, *words):

@@ -266,6 +266,13 @@ def test_tables_of_noiseq_and_weights_of_cluster(tmp_path):
         read_responses([tmp_path / "sim.txt"])
 
 
+def test_limits_of_cufflinks_are_no_treatments(tmp_path):
+    columns = {"tracking_id": ["a", "b"], "class_code": "-", "nearest_ref_id": "-", "tss_id": "-"}
+    columns |= {"heat_FPKM": [1, 2], "heat_conf_lo": [0, 1], "heat_conf_hi": [2, 3], "heat_status": "OK"}
+    pd.DataFrame(columns).to_csv(tmp_path / "genes.fpkm_tracking", sep="\t", index=False)
+    assert read_responses([tmp_path / "genes.fpkm_tracking"]).treatments == ["heat_FPKM"]
+
+
 def test_effects_alone_are_a_contrast(tmp_path):
     (tmp_path / "t.csv").write_text("gene,log2FC\na,1\nb,-2\n")
     check(tmp_path / "t.csv", {"t": [1, -2]})
