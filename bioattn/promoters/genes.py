@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError
-from bioattn.formats.genes import ID_PREFIX, STRANDS, Gene
+from bioattn.formats.genes import STRANDS, Gene
 from bioattn.formats.tables import open_table
 from bioattn.io.files import read_lines
 from bioattn.text import listed, quoted
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from bioattn.promoters.promoter_fasta import Promoter
 
+_PREFIX = re.compile("^(gene|transcript)[-:]", re.IGNORECASE)
 _SUFFIX = re.compile(r"(\.\d+|_T\d{3}|_mRNA)$", re.IGNORECASE)
 """Version or isoform of an id; maize and Ensembl's yeast write transcripts as G_T001 and G_mRNA."""
 NO_PROMOTER = "no promoter of this name"
@@ -129,7 +130,7 @@ class GeneNames:
         if name in self._known_ids or name.lower() in self.by_name:
             return name
         name = next(filter(self._is_known, name.split("|")), name)
-        bare = ID_PREFIX.sub("", name)
+        bare = _PREFIX.sub("", name)
         stem = _SUFFIX.sub("", bare)
         return (
             self._spellings.get(bare.lower())
@@ -142,7 +143,7 @@ class GeneNames:
         return known / max(1, len(cells))
 
     def _is_known(self, name: str) -> bool:
-        bare = ID_PREFIX.sub("", name).lower()
+        bare = _PREFIX.sub("", name).lower()
         return bare in self._spellings or _SUFFIX.sub("", bare) in self._spellings or bare in self.by_name
 
     def match(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:

@@ -97,7 +97,7 @@ def test_ids_are_found_in_other_letters_and_with_their_prefix():
     promoters = GeneNames(["AT1G01010", "AT1G01020", "ENSG1.5", "Act", "act"])
     ids = ["At1g01010", "gene:AT1G01020", "ensg1.5", "ACT", "act"]
     assert promoters.match(ids)[0].tolist() == [0, 1, 2, -1, 4]
-    assert promoters.match(["gene-AT1G01010.2", "at1g01020.1"])[0].tolist() == [0, 1]
+    assert promoters.match(["gene-AT1G01010.2", "transcript:at1g01020.1"])[0].tolist() == [0, 1]
     assert promoters.share(ids) == 1
 
 
