@@ -381,7 +381,8 @@ class AlignmentRunner:
 
     def layout(self, options: AttentionOptions) -> FileLayout:
         """The layout of the attention file. Raises: BioattnError for sites or heads that the model lacks."""
-        chosen = [self.sites[name] for name in choose_sites(self.sites, options.sites)]
+        sites = self.sites
+        chosen = [sites[name] for name in choose_sites(sites, options.sites)]
         return alignment_layout(chosen, options, self.model.sha256)
 
     def settings_json(self) -> dict[str, Any]:
