@@ -56,13 +56,13 @@ def test_names_of_many_blocks_do_not_overlap(alignments):
     with open_attention(alignments.path) as attention:
         grid = read_head_grid(attention)
     sites = [f"encoder.{block:02d}.self" for block in range(6)]
-    panels = [grid.panels[0]._replace(site=site, head=str(head)) for site in sites for head in range(8)]
+    panels = [grid.panels[0]._replace(site=site, head=str(head)) for site in sites for head in range(4)]
     figure = draw_head_grid(replace(grid, panels=panels), 85)
     figure.canvas.draw()
     names = [axis.yaxis.label.get_window_extent() for axis in figure.axes if axis.get_ylabel()]
     assert len(names) == 6
     assert not any(one.overlaps(other) for one, other in pairwise(names))
-    with pytest.raises(BioattnError, match="6 blocks of 8 heads do not fit"):
+    with pytest.raises(BioattnError, match="6 blocks of 4 heads do not fit"):
         draw_head_grid(replace(grid, panels=panels), 20)
 
 

@@ -119,6 +119,7 @@ def trunk(tmp_path_factory):
     return evoformer_runs.make_model(
         tmp_path_factory.mktemp("models") / "trunk",
         InputSettings(max_msa_clusters=4, max_extra_msa=5, num_recycles=0, num_samples=2),
+        num_blocks=1,
         structure_module=None,
         recycling=False,
         experimentally_resolved_head=False,

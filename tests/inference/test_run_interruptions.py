@@ -189,7 +189,7 @@ def test_what_a_signal_ends_goes_on_to_the_same_results(trunk, folder, tmp_path)
 
 
 def test_resuming_tells_attention_of_other_settings_from_its_own(trunk, folder, tmp_path):
-    write_fasta(folder / "b.fasta", ROWS[2:])
+    (folder / "b.fasta").unlink()
     (tmp_path / "top.toml").write_text('[attention]\nreduce = "top-k"\ntop_k = 2\nsites = ["*.msa_row"]\n')
     attention = tmp_path / "att.h5"
     options = ("--model", trunk, "--attention", attention, "--config", tmp_path / "top.toml")

@@ -44,13 +44,13 @@ def test_covariances_that_memory_cannot_hold_are_refused(tmp_path, capsys, monke
 
 def test_tiles_get_smaller_where_memory_is_short(model, tmp_path, capsys, monkeypatch):
     letters = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
-    many = letters[np.random.default_rng(0).integers(20, size=(2005, 12))]
+    many = letters[np.random.default_rng(0).integers(20, size=(605, 12))]
     path = write_fasta(tmp_path / "x.fasta", [row.tobytes().decode() for row in many])
     config = load_evoformer_model(model, CPU).config
-    sizes = AlignmentSizes(5, 2000, 12)
+    sizes = AlignmentSizes(5, 600, 12)
     whole, small = (evoformer_memory.estimate_memory(config, sizes, chunk=chunk) for chunk in (None, 1))
     assert small < whole
-    inputs = write_config(tmp_path, "[inputs]\nmax_extra_msa = 2000\n")
+    inputs = write_config(tmp_path, "[inputs]\nmax_extra_msa = 600\n")
     command = ["run", "evoformer", str(path), "--model", str(model), "--config", str(inputs), "-o"]
     assert main([*command, str(tmp_path / "whole")]) == 0
     assert "of memory beside the model" in capsys.readouterr().err

@@ -62,12 +62,12 @@ def files_of(folder):
 @pytest.mark.parametrize(
     ("count", "settings"),
     [
-        (2, 'reduce = "mean-rows"'),
         (3, 'reduce = "top-k"\ntop_k = 3\ndtype = "float16"\nsites = ["extra_msa.*"]'),
-        (8, 'reduce = "none"\nsites = ["evoformer.*.msa_row", "*.msa_column*"]\nheads = [1]'),
+        (6, 'reduce = "none"\nsites = ["evoformer.*.msa_row", "*.msa_column*"]\nheads = [1]'),
     ],
 )
 def test_folders_and_attention(model, alignments, tmp_path, count, settings):
+    """`reduce = "mean-rows"`, the default: the next test."""
     config = tmp_path / "run.toml"
     config.write_text(f"[attention]\n{settings}\n")
     assert run(alignments, model, tmp_path / "whole", tmp_path / "whole.h5", "--config", config) == 0

@@ -127,6 +127,10 @@ def test_effects_are_those_of_a_loop(planted):
     sites = locate(pairs, codes, None, KnownMotifSettings(num_shuffled=1))
     row = score_pairs(known_signal(values, signed=True), codes, pairs, sites, GROUPS).iloc[0]
     word, width = encode(WORDS["up"]), len(WORDS["up"])
+    strong, sums = (
+        np.lib.stride_tricks.sliding_window_view(each, width, axis=1).sum(-1)
+        for each in (np.isin(codes, (1, 2)), values[:, 2])
+    )
     found: dict[int, list[int]] = {}
     for promoter in range(NUMBER):
         for start in range(LENGTH - width + 1):
@@ -135,22 +139,15 @@ def test_effects_are_those_of_a_loop(planted):
                 found.setdefault(promoter, []).append(start)
 
     def stratum(promoter, start):
-        strong = np.isin(codes[promoter, start : start + width], (1, 2))
-        return (LENGTH - start - width) // POSITION_STEP, int(strong.sum())
+        return (LENGTH - start - width) // POSITION_STEP, int(strong[promoter, start])
 
     pools: dict[tuple[int, int], list[float]] = {}
     for promoter in range(NUMBER):
         for start in range(LENGTH - width + 1):
             if all(abs(start - site) >= width for site in found.get(promoter, [])):
-                value = float(values[promoter, 2, start : start + width].sum())
-                pools.setdefault(stratum(promoter, start), []).append(value)
+                pools.setdefault(stratum(promoter, start), []).append(float(sums[promoter, start]))
     differences = [
-        np.mean(
-            [
-                values[promoter, 2, start : start + width].sum() - np.mean(pools[stratum(promoter, start)])
-                for start in starts
-            ]
-        )
+        np.mean([sums[promoter, start] - np.mean(pools[stratum(promoter, start)]) for start in starts])
         for promoter, starts in found.items()
     ]
     assert min(len(pools[stratum(p, start)]) for p, starts in found.items() for start in starts) >= 20

@@ -118,9 +118,17 @@ def test_a_plain_run_chooses_and_given_settings_do_not(noisy_path, tmp_path, cap
     assert [each["stem"] for each in architectures(tmp_path / "given")] == ["conv"]
 
 
-def test_members_have_the_shares_that_are_named(noisy_path, tmp_path):
-    train(PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 2}))
-    record = read_json(tmp_path / "m" / "training.json")
+@pytest.fixture(scope="module")
+def plain(noisy_path, tmp_path_factory):
+    """A run of one epoch whose settings are chosen, finished."""
+    output = tmp_path_factory.mktemp("plain") / "m"
+    job = PromoterTrainingSettings(dataset=noisy_path, output=output, training={"epochs": 1})
+    train(job)
+    return job
+
+
+def test_members_have_the_shares_that_are_named(noisy_path, plain):
+    record = read_json(plain.output / "training.json")
     rows = {row["name"]: row for row in record["evaluation"]["rows"] if row["cells"] == "validation genes"}
     members = [name.removeprefix("member: ") for name in rows if name.startswith("member")]
     assert [name.split()[1] for name in members][:2] == ["cold", "warm"]
@@ -129,13 +137,13 @@ def test_members_have_the_shares_that_are_named(noisy_path, tmp_path):
     low, high = record["evaluation"]["interval"]
     on_test = next(row for row in record["evaluation"]["rows"] if row["cells"] == "test genes")
     assert low < on_test["pearson"] < high
-    assert "weights of epoch" not in (tmp_path / "m" / "README.md").read_text()  # each network has its own
+    assert "weights of epoch" not in (plain.output / "README.md").read_text()  # each network has its own
     shapes = {"cold": ("cross", "own"), "warm": ("cross", "shared"), "ridge": ("ridge", "own")}
     wanted = [shape for kind, shape in shapes.items() if any(kind in name for name in kept)]
-    assert [(each["conditioning"], each["readout"]) for each in architectures(tmp_path / "m")] == wanted
+    assert [(each["conditioning"], each["readout"]) for each in architectures(plain.output)] == wanted
 
     # The mean of members, with these shares, is what the folder predicts.
-    model, units = load_promoter_model(tmp_path / "m", torch.device("cpu")).model, []
+    model, units = load_promoter_model(plain.output, torch.device("cpu")).model, []
     dataset = read_dataset(noisy_path)
     for member in model.members:
         units.append(float((member.response_sd_T / torch.from_numpy(dataset.target_sd)).mean()))
@@ -144,20 +152,18 @@ def test_members_have_the_shares_that_are_named(noisy_path, tmp_path):
     assert rows["this model"]["pearson"] >= max(rows[f"member: {name}"]["pearson"] for name in members) - 0.02
 
 
-def test_a_run_stopped_in_its_second_network_goes_on_to_the_same_bytes(noisy_path, tmp_path, monkeypatch):
+def test_a_run_stopped_in_its_second_network_goes_on_to_the_same_bytes(plain, tmp_path, monkeypatch):
     """And fits no simple model again."""
-    job = PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 1})
-    train(job)
     # Of seven simple models and a network: an epoch of 300 promoters in batches of 64.
     steps = 7 + 300 // 64
-    stopped, request = dataclasses.replace(job, output=tmp_path / "stopped"), StopRequest()
+    stopped, request = dataclasses.replace(plain, output=tmp_path / "stopped"), StopRequest()
     with pytest.raises(Interrupted):
         train(stopped, progress=StopAfter(steps + 2, request), stop=request)
     states = sorted(path.name for path in (tmp_path / "stopped.partial").iterdir())
     assert states == [f"trainer_state{which}.safetensors" for which in (".1", "", ".simple")]
     monkeypatch.setattr(task, "default_baselines", None)
     train(stopped, resume=True)
-    same_folders(tmp_path / "m", tmp_path / "stopped")
+    same_folders(plain.output, tmp_path / "stopped")
 
 
 def test_a_clear_motif_is_left_to_one_network(dataset_path, tmp_path):
@@ -256,22 +262,8 @@ def test_keep_best_writes_the_ridge_under_the_same_contract(noisy_path, noisy_ro
 
     assert main(["inspect", str(folder)]) == 0
     assert main(["validate", str(folder), "-q"]) == 0
-    assert (
-        main(
-            [
-                "explain",
-                "attribution",
-                str(folder),
-                str(fasta),
-                "-o",
-                str(tmp_path / "a.h5"),
-                "--genes",
-                "g1",
-                "-q",
-            ]
-        )
-        == 0
-    )
+    explain = ["explain", "attribution", str(folder), str(fasta), "-o", str(tmp_path / "a.h5"), "-q"]
+    assert main([*explain, "--genes", "g1"]) == 0
     capsys.readouterr()
     assert main(["export", "attention", str(folder), str(fasta), "-o", str(tmp_path / "x.h5"), "-q"]) == 0
     maps = bioattn.open(tmp_path / "x.h5")

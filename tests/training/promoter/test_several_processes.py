@@ -57,12 +57,7 @@ def undisturbed(dataset_path, tmp_path_factory):
 def test_processes_learn_what_one_does(dataset_path, tmp_path, train_together, model, training):
     """300 genes, of whose cells one in twenty has no target, with dropout and shifts."""
     config = settings(tmp_path, model, training)
-    alone = settings(
-        tmp_path,
-        model,
-        "\n".join(line for line in training.splitlines() if "micro" not in line),
-        "alone.toml",
-    )
+    alone = settings(tmp_path, model, "" if "micro" in training else training, "alone.toml")
     assert main(["train", *words(dataset_path, tmp_path / "one", alone), "-q"]) == 0
     together = train_together(words(dataset_path, tmp_path / "more", config))
     assert together.exit_codes() == [0, 0], together.errors()
@@ -174,12 +169,8 @@ def test_two_nodes_of_torchrun(dataset_path, undisturbed, tmp_path, bioattn_fold
     port = 20000 + os.getpid() % 20000
     launcher = [python, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
     launcher += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "bioattn"]
-    launcher += [
-        "--no-python",
-        bioattn_folder / "bioattn",
-        "train",
-        *words(dataset_path, tmp_path / "two", settings(tmp_path), 3),
-    ]
+    launcher += ["--no-python", bioattn_folder / "bioattn", "train"]
+    launcher += words(dataset_path, tmp_path / "two", settings(tmp_path), 3)
     nodes = [
         subprocess.Popen(launcher, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
