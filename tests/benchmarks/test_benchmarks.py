@@ -90,7 +90,7 @@ def test_scans_of_simulations_lie_on_the_truth():
 
 
 # So many residues that products, attention and tiles take the ways they take at full size.
-SIZE = (12, 200)
+SIZE = (12, 136)
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +120,11 @@ def test_float32(plain, sites):
         )
 
 
-def test_bfloat16_within_a_hundredth(plain):
-    inputs, expected = plain
+def test_bfloat16_within_a_hundredth():
+    """Of so many residues that it takes the ways of full size; its products are slow on a CPU without them."""
+    inputs = make_inputs(12, 72)
     with torch.no_grad():
+        expected = PlainBlock(make_block("float32"))(*inputs)
         states = make_block("bfloat16")(*(t.clone() for t in inputs))
     for state, other in zip(states, expected, strict=True):
         assert state.dtype == torch.float32

@@ -1,4 +1,4 @@
-"""Two thousand flipped bits of a small HDF5 result: each is refused, or changes nothing that is read."""
+"""A thousand flipped bits of a small HDF5 result: each is refused, or changes nothing that is read."""
 
 import hashlib
 import os
@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
-FLIPS = 2000
-PROCESSES = 20
+FLIPS = 1000
+PROCESSES = 10
 LONGEST = 60
 """Seconds that a hundred flips may take."""
 

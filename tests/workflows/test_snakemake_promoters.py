@@ -12,6 +12,7 @@ import pytest
 from safetensors import safe_open
 
 from bioattn_cli.main import main
+from tests.conftest import made_once
 from tests.workflows.conftest import ROOT, WORKFLOWS, finished
 
 MODEL = Path("results/seed0/model")
@@ -45,10 +46,14 @@ def prepare(folder, snakemake):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory, snakemake):
-    """The workflow after its first run."""
-    workflow = prepare(tmp_path_factory.mktemp("promoters"), snakemake)
-    assert set(finished(workflow.run())) == ALL
-    return workflow
+    """The workflow after its first run, in a copy that may change."""
+
+    def make(folder):
+        assert set(finished(prepare(folder, snakemake).run())) == ALL
+
+    folder = tmp_path_factory.mktemp("promoters")
+    shutil.copytree(made_once(tmp_path_factory, "promoters", make), folder, symlinks=True, dirs_exist_ok=True)
+    return snakemake("promoters", folder)
 
 
 @pytest.fixture
