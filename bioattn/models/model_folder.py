@@ -326,6 +326,13 @@ def without_values() -> Iterator[None]:
         yield
 
 
+_IN_PLACE = ("normal_", "uniform_", "erfinv_", "mul_", "add_", "clamp_", "fill_", "zero_")
+_FILLING = {
+    *(torch.nn.init.normal_, torch.nn.init.uniform_, torch.nn.init.kaiming_uniform_),
+    *(getattr(torch.Tensor, name) for name in _IN_PLACE),
+}
+
+
 class _WithoutFilling(TorchFunctionMode):
     """Leaves out what draws and scales first weights: on the meta device torch imports its compiler for that."""
 
@@ -333,7 +340,7 @@ class _WithoutFilling(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in (torch.nn.init.normal_, torch.Tensor.normal_, torch.Tensor.mul_):
+        if func in _FILLING:
             tensor = args[0] if args else kwargs["tensor"]
             if tensor.is_meta:
                 return tensor

@@ -12,6 +12,7 @@ order of an amino acid's atoms in the table below)."""
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -158,8 +159,9 @@ class ResidueTables(NamedTuple):
     atom37_to_atom14: NDArray[np.int64]
 
 
+@cache
 def make_residue_tables() -> ResidueTables:
-    """Build the arrays from the table of this file."""
+    """Build the arrays from the table of this file. Nobody writes into them: all models share them."""
     kinds = UNKNOWN + 1
     tables = ResidueTables(
         default_frames=np.zeros((kinds, NUM_GROUPS, 4, 4), dtype=np.float32),

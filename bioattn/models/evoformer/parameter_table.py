@@ -9,7 +9,7 @@ AlphaFold (Haiku) stores weights input first, and the heads of an attention laye
 import math
 from collections.abc import Iterator
 from enum import Enum, auto
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -380,6 +380,7 @@ class ModelRow(NamedTuple):
         return (self.num_blocks, *shape) if self.row.blocks else shape
 
 
+@lru_cache(maxsize=4)
 def model_rows(config: EvoformerConfig) -> list[ModelRow]:
     """The rows of the table that a model of this shape has."""
     with without_values():
