@@ -90,7 +90,6 @@ class PlantedContacts(nn.Module):
         self.config = EvoformerConfig(structure_module=None, recycling=False, uniform_msa_attention=uniform)
         self.row = alignment_site("evoformer", 0, "msa_row", HEADS)
         self.scale, self.offset = 1.0, 0.0
-        self._known: tuple[Tensor, Tensor] | None = None
         self.shift = int(np.random.default_rng([seed, 1]).integers(8, 14))
 
     def forward(self, inputs: ModelInputs) -> ModelOutputs:
@@ -110,9 +109,10 @@ class PlantedContacts(nn.Module):
             own = 50 * torch.eye(residues)
             # What uniform weights would give is the same for all columns, and varies with nothing.
             return coupled(self._rows(own, centred_SRA), mask_SR)
-        if self._known is None or self._known[0] is not inputs.msa_feat:
-            self._known = inputs.msa_feat, coupled(centred_SRA, mask_SR)
-        coupling_RR = self._known[1]
+        key = hash(centred_SRA.numpy().tobytes())
+        if key not in _KNOWN:
+            _KNOWN[key] = coupled(centred_SRA, mask_SR)
+        coupling_RR = _KNOWN[key]
         if self.case == UNIFORM:
             nothing_RR = torch.zeros_like(coupling_RR)
             said = self._rows(nothing_RR, torch.eye(residues).expand(len(mask_SR), -1, -1))
@@ -139,12 +139,16 @@ class PlantedContacts(nn.Module):
         return attended.mean(1)
 
 
+_KNOWN: dict[int, Tensor] = {}
+"""Couplings by the hash of the cells: cases are asked of the same alignments."""
+
+
 def coupled(centred_SRA: Tensor, mask_SR: Tensor) -> Tensor:
     """Norms of the covariances of columns, corrected by APC, in standard deviations, (R, R)."""
     kept = centred_SRA * mask_SR[..., None]
     flat = kept.flatten(1)
     blocks = (flat.T @ flat / mask_SR.sum(0).max()).view(*kept.shape[1:], *kept.shape[1:])
-    corrected = average_product_correction(blocks.square().sum((1, 3)).sqrt().double().numpy())
+    corrected = average_product_correction(blocks.square().sum(3).sum(1).sqrt().double().numpy())
     return torch.from_numpy(corrected / max(corrected.std(), 1e-6)).float()
 
 

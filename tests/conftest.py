@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from tests.programs import BIOATTN, ForkServer
@@ -37,6 +38,12 @@ def pytest_configure(config):
     if config.option.markexpr != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Docstrings of tests hold no examples, and to look for them takes a second of each process."""
+    return [each for each in (yield) if not isinstance(each, DoctestModule)]
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

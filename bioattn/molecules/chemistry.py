@@ -98,7 +98,6 @@ def read_molecule(text: str) -> Molecule:
 
 def _cleaned(chem: Any, mol: Any) -> Molecule:
     from rdkit.Chem import rdFingerprintGenerator
-    from rdkit.Chem.MolStandardize import rdMolStandardize
     from rdkit.Chem.Scaffolds import MurckoScaffold
 
     notes: list[str] = []
@@ -116,7 +115,7 @@ def _cleaned(chem: Any, mol: Any) -> Molecule:
             raise MoleculeError("holds *, which is no element")
         if metals:
             raise MoleculeError(f"holds {', '.join(metals)}; bonds of metals have no meaning here")
-        neutral = rdMolStandardize.Uncharger().uncharge(mol)
+        neutral = _uncharger().uncharge(mol)
         # The anion of ferrocene has no such form.
         if chem.MolFromSmiles(chem.MolToSmiles(neutral)) is not None:
             mol = neutral
@@ -185,10 +184,15 @@ def _neutral_counter_ions() -> frozenset[str]:
 
 def _neutral_name(mol: Any) -> str:
     """SMILES without charges and stereo."""
+    return str(require_rdkit().MolToSmiles(_uncharger().uncharge(mol), isomericSmiles=False))
+
+
+@cache
+def _uncharger() -> Any:
+    """To make one takes RDKit longer than to use it."""
     from rdkit.Chem.MolStandardize import rdMolStandardize
 
-    neutral = rdMolStandardize.Uncharger().uncharge(mol)
-    return str(require_rdkit().MolToSmiles(neutral, isomericSmiles=False))
+    return rdMolStandardize.Uncharger()
 
 
 def _has_carbon(mol: Any) -> bool:

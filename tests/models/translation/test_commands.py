@@ -44,10 +44,10 @@ channels = 32
 num_heads = 2
 slots = 24
 [training]
-steps = 150
-steps_per_round = 75
-grow_every = 8
-learning_rate = 5e-3
+steps = 90
+steps_per_round = 45
+grow_every = 5
+learning_rate = 8e-3
 average_decay = 0.9
 """
 
