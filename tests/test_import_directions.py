@@ -53,21 +53,21 @@ def imported(text):
 
     Imports of `bioattn.python` inside functions, or for type checkers, are left out.
     """
-    tree, found = ast.parse(text), []
+    nodes, found = list(ast.walk(ast.parse(text))), []
     inside = {
         inner
-        for node in ast.walk(tree)
+        for node in (nodes if "bioattn.python" in text else ())
         if isinstance(node, ast.FunctionDef | ast.If)
         for inner in ast.walk(node)
         if isinstance(inner, ast.ImportFrom) and str(inner.module).startswith("bioattn.python")
     }
     for_types = {
         inner
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if node in inside:
             continue
         names: list[str] = []

@@ -66,7 +66,8 @@ def map_columns(chain: Chain, alignment: Alignment, *, source: str = "the struct
         # Rows that share the most words of three letters with the chain, without insertions.
         words = np.zeros(_LETTERS**_WORD, np.bool_)
         words[_words(np.frombuffer(chain.letters.encode("ascii"), np.uint8))] = True
-        shared = [words[_words(residues[residues != GAP])].sum() for residues in alignment.residues]
+        rows = (_words(residues[residues != GAP]) for residues in alignment.residues)
+        shared = [len(np.unique(own[words[own]])) for own in rows]
         likely = np.argsort(-np.array(shared, np.int64), kind="stable")[:_CANDIDATES].tolist()
         others = (_aligned(chain, alignment, row) for row in likely if row)
         best = max((best, *others), key=lambda aligned: aligned.equal)
@@ -149,7 +150,7 @@ def _words(letters: NDArray[np.uint8]) -> NDArray[np.intp]:
     codes = letters.astype(np.intp) - ord("A")
     if len(codes) < _WORD:
         return np.empty(0, np.intp)
-    return np.unique((codes[:-2] * _LETTERS + codes[1:-1]) * _LETTERS + codes[2:])
+    return (codes[:-2] * _LETTERS + codes[1:-1]) * _LETTERS + codes[2:]
 
 
 def _integer(cell: str, where: str, name: str) -> int:

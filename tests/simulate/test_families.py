@@ -67,7 +67,8 @@ def test_folds_are_dense_and_do_not_clash(seed):
     assert 0.7 < per_residue < 4
 
 
-def test_a_length_that_no_fold_has_is_refused():
+def test_a_length_that_no_fold_has_is_refused(monkeypatch):
+    monkeypatch.setattr("bioattn.simulate.families.ATTEMPTS", 20)
     with pytest.raises(SettingsError, match="cannot be met"):
         generate_fold(np.random.default_rng(0), min_length=300, max_length=310)
 

@@ -182,7 +182,14 @@ def test_a_needed_package_that_fails_is_broken(monkeypatch, capsys, error, text)
 
 
 def test_a_python_without_torch_is_told_from_a_crash(tmp_path):
-    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')\n")
+    for name in (
+        "torch",
+        "skbio",
+        "anndata",
+        "matplotlib",
+        "tensorboard",
+    ):  # to import the rest takes seconds
+        (tmp_path / f"{name}.py").write_text(f"raise ImportError('no {name} here')\n")
     script = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from bioattn_cli.main import main; sys.exit(main(['doctor']))"
