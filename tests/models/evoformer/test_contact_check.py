@@ -163,7 +163,7 @@ def test_the_command_with_structures_without_and_with_a_control(folder, tmp_path
     assert content["verdict"]["code"] == "model-not-predictive"  # its weights are random
     assert "≥ 0.005  FAIL" in capsys.readouterr().out
     alignments = tmp_path / "msa"
-    made = ("simulate", "msa", "-o", tmp_path / "made", "--families", 2, "--depth", "300")
+    made = ("simulate", "msa", "-o", tmp_path / "made", "--families", 2, "--depth", "60")
     assert bioattn(*made, "--length", "50") == 0
     (tmp_path / "made" / "msa").rename(alignments)
     assert bioattn(*words, alignments, "-o", check, "--seed", 3) == 0

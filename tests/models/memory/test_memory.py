@@ -17,8 +17,9 @@ from tests.making import bioattn
 
 SETTINGS = """
 [training]
-steps = 400
-steps_per_round = 200
+steps = 250
+steps_per_round = 125
+learning_rate = 1.5e-2
 average_decay = 0.9
 """
 
