@@ -338,11 +338,12 @@ def test_settings_that_cannot_be_are_refused(settings, message):
         build(PromoterModelConfig, {"length": LENGTH, **settings}, OPTIONS)
 
 
+@pytest.mark.parametrize("coded", [False, True])
 @pytest.mark.parametrize(
     ("promoters", "bins", "pool", "kernel", "filters"), [(5, 6, 8, 15, 7), (1, 1, 4, 1, 1), (19, 3, 5, 7, 4)]
 )
 def test_matches_and_gradients_are_those_of_convolution_and_amax(
-    promoters, bins, pool, kernel, filters, monkeypatch
+    promoters, bins, pool, kernel, filters, coded, monkeypatch
 ):
     monkeypatch.setattr(module, "PROMOTERS_AT_ONCE", 4)
     torch.manual_seed(0)
@@ -352,7 +353,7 @@ def test_matches_and_gradients_are_those_of_convolution_and_amax(
     weight = torch.randn(filters, 4, kernel, requires_grad=True)
     upstream = torch.randn(promoters, bins, filters)
 
-    ours = best_match(bases.transpose(1, 2), weight, pool)
+    ours = best_match(bases.transpose(1, 2), weight, pool, codes if coded else None)
     (our_gradient,) = torch.autograd.grad((ours * upstream).sum(), weight)
 
     matches = F.conv1d(bases, weight, padding=kernel // 2)
@@ -364,7 +365,8 @@ def test_matches_and_gradients_are_those_of_convolution_and_amax(
     plain[0] = torch.randint(0, 4, (bins * pool,), dtype=torch.uint8)
     assert our_gradient.shape == weight.shape
     bases = one_hot(plain)
-    (ours,) = torch.autograd.grad((best_match(bases.transpose(1, 2), weight, pool) * upstream).sum(), weight)
+    ours = best_match(bases.transpose(1, 2), weight, pool, plain if coded else None)
+    (ours,) = torch.autograd.grad((ours * upstream).sum(), weight)
     matches = F.conv1d(bases.double(), weight.double(), padding=kernel // 2)
     loss = (matches.unflatten(-1, (bins, pool)).amax(-1).transpose(1, 2) * upstream).sum()
     (theirs,) = torch.autograd.grad(loss, weight)

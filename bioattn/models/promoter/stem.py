@@ -93,8 +93,9 @@ class ConvStem(BinStem):
         self.normalise = nn.GroupNorm(1, config.channels)
 
     def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        words_BL = padded_to_bins(codes_BL, self.config) if bases_BL4 is None else None
         bases_BL4, known_BP = self.whole_bins(codes_BL, bases_BL4)
-        best_BPC = best_match(bases_BL4, self.filters(), self.config.pool)
+        best_BPC = best_match(bases_BL4, self.filters(), self.config.pool, words_BL)
         features_BPC = self.normalise(self.activated(best_BPC).transpose(1, 2)).transpose(1, 2)
         return features_BPC, known_BP
 
