@@ -43,6 +43,7 @@ def made(tmp_path_factory):
             model=settings or {**MODEL, "position_bias": "shared"},
             training={"seed": seed, "epochs": 3, "learning_rate": 5e-3, "batch_size": 32},
             baselines=name == "model",
+            check=name == "model",
         )
         train(job)
     return folder

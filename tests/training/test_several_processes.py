@@ -68,23 +68,14 @@ def stories(folder: Path) -> Path:
     return folder / "made"
 
 
-SMALL = (
-    "model.layers=1",
-    "model.channels=16",
-    "model.num_heads=2",
-    "model.hidden_channels=16",
-    "model.context=32",
-)
+SMALL = ("model.layers=1", "model.channels=16", "model.num_heads=2")
+SMALL += ("model.hidden_channels=16", "model.context=32")
 FAMILIES: dict[str, tuple[str, Callable[[Path], Path], tuple[str, ...]]] = {
     "language": ("language", sequences, SMALL),
     "fine-tuning": ("language", sequences, SMALL),
     "translation": ("translation", pairs, ("model.channels=16", "model.num_heads=1")),
     "diffusion": ("diffusion", promoters, ("model.channels=16", "model.stages=1")),
-    "molecule": (
-        "molecule",
-        molecules,
-        ("model.channels=16", "model.slots=16", "model.radius=1", "model.dropout=0"),
-    ),
+    "molecule": ("molecule", molecules, (*SMALL[1:2], "model.slots=16", "model.radius=1", "model.dropout=0")),
     "phyloformer": ("phyloformer", trees, (str(TINY),)),
     "memory": ("memory", stories, ()),
 }

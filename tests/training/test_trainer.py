@@ -85,7 +85,7 @@ def settings(request, dataset_path, contact_dataset):
 
     def make(output, **training):
         if request.param == "promoter":
-            content = {"dataset": dataset_path, "baselines": False, **PROMOTER}
+            content = {"dataset": dataset_path, "baselines": False, "check": False, **PROMOTER}
             kind: type = PromoterTrainingSettings
         else:
             content, kind = {"dataset": contact_dataset, **EVOFORMER}, EvoformerTrainingSettings

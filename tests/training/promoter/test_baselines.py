@@ -102,10 +102,8 @@ def test_the_ridge_path_equals_sklearn_at_every_penalty(dataset, k):
         oracle.fit(features_GF[data.train].astype(float), data.deviations.astype(float))
         weights = path.weights(penalty)
         expected = oracle.predict(features_GF) + data.mean
-        for predicted in (
-            path.rotate(data.codes) @ weights + data.mean,
-            path.model(weights, data.mean).predict(data.codes),
-        ):
+        rotated = path.rotate(data.codes) @ weights + data.mean
+        for predicted in (rotated, path.model(weights, data.mean).predict(data.codes)):
             np.testing.assert_allclose(predicted, expected, rtol=0, atol=1e-3)
 
 

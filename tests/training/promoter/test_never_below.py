@@ -167,7 +167,8 @@ def test_a_run_stopped_in_its_second_network_goes_on_to_the_same_bytes(plain, tm
 
 
 def test_a_clear_motif_is_left_to_one_network(dataset_path, tmp_path):
-    train(PromoterTrainingSettings(dataset=dataset_path, output=tmp_path / "m", training={"epochs": 1}))
+    settings = {"training": {"epochs": 1}, "check": False}
+    train(PromoterTrainingSettings(dataset=dataset_path, output=tmp_path / "m", **settings))
     first, *others = architectures(tmp_path / "m")
     assert (first["readout"], first["reader"], first["stem"]) == ("own", "linear", "conv")
     assert [each["conditioning"] for each in others] in ([], ["ridge"])
@@ -202,7 +203,7 @@ def test_contributions_of_ridges_are_what_their_bases_add(noisy_path, noisy_rows
 
 def test_members_are_networks_of_other_seeds_whose_mean_is_predicted(noisy_path, tmp_path):
     given = {"channels": 16, "head_channels": 4}
-    make = partial(PromoterTrainingSettings, dataset=noisy_path, baselines=False, model=given)
+    make = partial(PromoterTrainingSettings, dataset=noisy_path, baselines=False, check=False, model=given)
     train(make(output=tmp_path / "two", members=2, training={"epochs": 1}))
     one, other = (tmp_path / name for name in ("one", "other"))
     train(make(output=one, training={"epochs": 1}))

@@ -23,7 +23,7 @@ def settings(folder, model="", training="", name="settings.toml"):
 
 
 def words(dataset, output, config, epochs=2):
-    options = ["-c", str(config), "--epochs", str(epochs), "--no-baselines", "--threads", "1"]
+    options = ["-c", str(config), "--epochs", str(epochs), "--no-baselines", "--no-check", "--threads", "1"]
     return ["promoter", str(dataset), "-o", str(output), *options]
 
 
