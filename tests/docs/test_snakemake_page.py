@@ -12,11 +12,11 @@ from collections.abc import Callable
 import pytest
 
 from bioattn_cli.main import main
-from tests.docs.conftest import ROOT
+from tests.docs.conftest import ROOT, blocks
+from tests.workflows.conftest import WORKFLOWS, jobs
 
 TEXT = (ROOT / "docs" / "workflows" / "snakemake.md").read_text(encoding="utf-8")
-WORKFLOWS = ROOT / "workflows" / "snakemake"
-BLOCKS = re.findall(r"(?:<!-- test: ([^>]*) -->\n)?```sh\n(.*?)```", TEXT, flags=re.DOTALL)
+BLOCKS = blocks(ROOT / "docs" / "workflows" / "snakemake.md")
 
 Run = Callable[..., str]
 
@@ -32,12 +32,6 @@ def run(tmp_path_factory, snakemake_folder, run_bash):
         "XDG_CACHE_HOME": str(folder / ".cache"),
     }
     return lambda code, **more: run_bash(code, folder, everything=True, **variables, **more)
-
-
-def jobs(said):
-    """Rules and numbers of jobs of a dry run."""
-    _, _, table = said.rpartition("Job stats:\n")
-    return {rule: int(number) for rule, number in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
 
 
 @pytest.mark.parametrize(

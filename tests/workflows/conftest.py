@@ -59,13 +59,16 @@ class Snakemake:
         said = self.run("--dry-run", *arguments)
         if "Nothing to be done" in said:
             return Counter()
-        _, _, table = said.rpartition("Job stats:\n")
-        jobs = Counter(
-            {rule: int(number) for rule, number in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
-        )
-        assert jobs.pop("total") == jobs.total()
-        del jobs["all"]
-        return jobs
+        planned = jobs(said)
+        assert planned.pop("total") == planned.total()
+        del planned["all"]
+        return planned
+
+
+def jobs(said):
+    """Rules and numbers of jobs of a dry run."""
+    _, _, table = said.rpartition("Job stats:\n")
+    return Counter({rule: int(number) for rule, number in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)})
 
 
 def finished(said):

@@ -40,11 +40,8 @@ def test_processes_are_read_by_a_parser(tmp_path):
     written = (PIPELINE / "modules/bioattn.nf").read_text()
     texts = re.findall(r"^process .*?^}\n", written, re.MULTILINE | re.DOTALL)
     assert [text.split()[1] for text in texts] == [step.process for step in STEPS]
-    shapes, chosen = set(), []
-    for text in texts:
-        lines = set(re.sub(r"\$?\{?[\w./-]+\}?", "w", text).splitlines())
-        chosen += [text] if lines - shapes else []
-        shapes |= lines
+    shapes = {re.sub(r"\$?\{?[\w./-]+\}?", "w", line): text for text in texts for line in text.splitlines()}
+    chosen = list(dict.fromkeys(shapes.values()))
     (tmp_path / "some.nf").write_text("".join(chosen))
     some = parsed(tmp_path / "some.nf").processes
     (multiqc,) = parsed(PIPELINE / "modules/multiqc.nf").processes
