@@ -165,21 +165,13 @@ def test_the_effect_map_lies_on_the_motif(folder):
 
 def test_designs_are_checked_drawn_and_reported(folder, capsys):
     assert generate(folder, "checked.fa", "--treatment", "heat", "--guidance", 1, "-n", 64, steps=20) == 0
-    words = (
-        folder / "model",
-        folder / "checked.fa",
-        "--dataset",
-        folder / "x.dataset.h5",
-        "-o",
-        folder / "check.json",
-        "-t",
-        1,
-    )
+    words = (folder / "model", folder / "checked.fa", "--dataset", folder / "x.dataset.h5", "-t", 1)
     (folder / "motifs.meme").write_text(
         "MEME version 4\n\nMOTIF heat_motif\nletter-probability matrix: alength= 4 w= 7 nsites= 100\n"
         + "".join(" ".join("0.97" if base == one else "0.01" for base in "ACGT") + "\n" for one in MOTIF)
     )
-    assert bioattn("explain", "check", *words, "--samples", 20, "--motifs", folder / "motifs.meme") == 0
+    more = ("--samples", 20, "--motifs", folder / "motifs.meme", "-o", folder / "check.json")
+    assert bioattn("explain", "check", *words, *more) == 0
     assert "By the held-out oracle designs for heat gain" in capsys.readouterr().out
     check = json.loads((folder / "check.json").read_text())
     agreement = check["settings"]["attention_agreement"]
@@ -234,10 +226,8 @@ def test_treatments_known_by_the_frozen_vectors_of_a_promoter_model(tmp_path, fo
     np.testing.assert_allclose(kept, np.sign(heat_cold - heat_cold.mean(0)), atol=1e-3)
     words = ("--tokens-from", folder / "model", "-o", tmp_path / "refused")
     assert bioattn("train", "diffusion", folder / "x.dataset.h5", *words) == 1
-    assert (
-        "--tokens-from: models of the family diffusion cannot give treatments vectors"
-        in capsys.readouterr().err
-    )
+    said = "--tokens-from: models of the family diffusion cannot give treatments vectors"
+    assert said in capsys.readouterr().err
 
 
 def test_gaussian_designs_follow_the_gradient_of_a_classifier(tmp_path, folder, capsys):

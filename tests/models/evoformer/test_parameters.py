@@ -78,11 +78,8 @@ def test_golden_parameters_of_both_kinds_are_the_same_model(case, shared, tmp_pa
     layers = independent.config.structure_module.num_layers
     theirs = read_arrays(golden / f"{case}_params_openfold.npz")
     torch.save({name: torch.from_numpy(array) for name, array in theirs.items()}, tmp_path / "x.pt")
-    for path in (
-        golden / f"{case}_params_af2.npz",
-        golden / f"{case}_params_openfold.npz",
-        tmp_path / "x.pt",
-    ):
+    named = [golden / f"{case}_params_{kind}.npz" for kind in ("af2", "openfold")]
+    for path in (*named, tmp_path / "x.pt"):
         model = load_parameters(path, layers)[0]
         assert model.config == independent.config
         assert_same_weights(model, independent)
@@ -312,11 +309,8 @@ def test_a_trunk_alone_goes_to_both_forms_and_back(tmp_path):
 
 
 def test_inspect_and_validate_know_folder_and_parameter_files(small):
-    for name, kind in (
-        ("model", "evoformer-model"),
-        ("params.npz", "parameters"),
-        ("params.pt", "parameters"),
-    ):
+    kinds = {"model": "evoformer-model", "params.npz": "parameters", "params.pt": "parameters"}
+    for name, kind in kinds.items():
         figures = inspect_file(small / name)
         assert (figures.kind, figures.figures["blocks"]) == (kind, 2)
         assert figures.figures["parameters"] == sum(

@@ -259,9 +259,8 @@ def test_a_check_of_classes_with_missing_values(folder, tmp_path, capsys):
     assert found["skill"]["value"] == pytest.approx(saved, abs=1e-4)
     words = ("explain", "check", folder / "attention", dataset, "-o", tmp_path / "check.json")
     assert bioattn(*words) == 1
-    assert (
-        "measures ['active', 'oxygen'] (binary), the model predicts ['activity']" in capsys.readouterr().err
-    )
+    said = "measures ['active', 'oxygen'] (binary), the model predicts ['activity']"
+    assert said in capsys.readouterr().err
     words = ("explain", "check", model, dataset, "-o", tmp_path / "check.json")
     assert bioattn(*words, "--controls", tmp_path / "c", "--dataset", dataset) == 2
     assert "--controls: is not for models of the family molecule" in capsys.readouterr().err
