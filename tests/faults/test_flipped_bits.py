@@ -1,4 +1,4 @@
-"""A thousand flipped bits of a small HDF5 result: each is refused, or changes nothing that is read."""
+"""Two thousand flipped bits of a small HDF5 result: each is refused, or changes nothing that is read."""
 
 import hashlib
 import os
@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
-FLIPS = 1000
-PROCESSES = 10
+FLIPS = 2000
+PROCESSES = 20
 LONGEST = 60
 """Seconds that a hundred flips may take."""
 
