@@ -195,7 +195,7 @@ class _Row(NamedTuple):
     def value(self, *names: str, beside: str = "") -> str:
         """The first of these attributes that has a value, percent-decoded; "" when none has.
 
-        beside: an id, beside which neither it nor a number is a name (Araport11: locus=2200935).
+        beside: the id of the row; neither it nor a number (Araport11: locus=2200935) counts as a common name.
         """
         for name in names:
             text = unquote(self.attributes.get(name, ""))

@@ -46,7 +46,6 @@ class Truth(NamedTuple):
 
     genome_path: Path
     annotation_path: Path
-    identifier: str
     sequences: dict[str, str]
     """By chromosome; of circular ones three turns."""
     genes: pd.DataFrame
@@ -63,25 +62,7 @@ class Truth(NamedTuple):
 @pytest.fixture(scope="module", params=SOURCES)
 def truth(request, shared):
     source = SOURCES[request.param]
-    return read_truth(shared / "data" / source.genome, shared / "data" / source.annotation, source.identifier)
-
-
-@pytest.fixture(scope="module")
-def part(truth, tmp_path_factory):
-    """Of large genomes what begins in the first tenth of a chromosome or ends in its last fiftieth."""
-    if len(truth.genes) <= 1000:
-        return truth
-    path = tmp_path_factory.mktemp("part") / truth.annotation_path.name
-    last = truth.rows.groupby("chrom")["end"].transform("max")
-    chosen = (truth.rows["start"] < last / 10) | (truth.rows["end"] > 0.98 * last)
-    with gzip.open(truth.annotation_path, "rt") as file:
-        rows = [line for line in file if not line.startswith("#")]
-    text = "".join(row for row, is_chosen in zip(rows, chosen, strict=True) if is_chosen)
-    path.write_bytes(gzip.compress(text.encode()))
-    return read_truth(truth.genome_path, path, truth.identifier)
-
-
-def read_truth(genome_path, annotation_path, identifier):
+    genome_path, annotation_path = shared / "data" / source.genome, shared / "data" / source.annotation
     with gzip.open(genome_path, "rt") as file:
         sequences = {record.id: str(record.seq).upper() for record in SeqIO.parse(file, "fasta")}
     rows = pd.read_csv(
@@ -95,7 +76,7 @@ def read_truth(genome_path, annotation_path, identifier):
     )
     rows["start"] -= 1
     genes = rows[rows["kind"].isin(["gene", "pseudogene", "transposable_element_gene"])].copy()
-    genes["name"] = genes["attributes"].str.extract(identifier)
+    genes["name"] = genes["attributes"].str.extract(source.identifier)
     genes = genes[["chrom", "start", "end", "name", "strand"]]
     circular = set(rows["chrom"][rows["attributes"].str.contains("Is_circular=true", regex=False)])
     here = genes[genes["chrom"].isin(circular)]
@@ -104,7 +85,7 @@ def read_truth(genome_path, annotation_path, identifier):
     turns = pd.concat([genes, *shifted], ignore_index=True).astype({"start": int, "end": int})
     sequences |= {chrom: sequences[chrom] * 3 for chrom in circular}
     genes_of = {chrom: list(own.itertuples()) for chrom, own in turns.groupby("chrom")}
-    return Truth(genome_path, annotation_path, identifier, sequences, genes, turns, genes_of, circular, rows)
+    return Truth(genome_path, annotation_path, sequences, genes, turns, genes_of, circular, rows)
 
 
 def prepare(truth, folder, *options):
@@ -179,36 +160,36 @@ def covered(truth, gene, start, end):
 
 
 def sample(truth):
-    """Every gene of a small genome, some of a large one: the loops are slow."""
-    return truth.genes.iloc[:: 1 if len(truth.genes) < 500 else 12]
+    """Every gene of a small genome, each hundredth of a large one: the loops are slow."""
+    return truth.genes.iloc[:: 100 if len(truth.genes) > 1000 else 1]
 
 
-def test_mask_hides_exactly_the_bases_of_other_genes(part, tmp_path):
-    audit, sequences = prepare(part, tmp_path, "--overlap", "mask")
-    assert list(sequences) == list(part.genes["name"])
-    for gene in sample(part).itertuples():
+def test_mask_hides_exactly_the_bases_of_other_genes(truth, tmp_path):
+    audit, sequences = prepare(truth, tmp_path, "--overlap", "mask")
+    assert list(sequences) == list(truth.genes["name"])
+    for gene in sample(truth).itertuples():
         start, end = expected_window(gene)
-        hidden = covered(part, gene, start, end)
+        hidden = covered(truth, gene, start, end)
         if gene.strand == "-":
             hidden.reverse()
-        plain = expected_sequence(part, gene.chrom, start, end, gene.strand)
+        plain = expected_sequence(truth, gene.chrom, start, end, gene.strand)
         assert sequences[gene.name] == "".join("N" if h else b for h, b in zip(hidden, plain, strict=True))
         assert int(audit[gene.name]["masked"]) == sum(hidden)
 
 
-def test_trim_stops_at_the_nearest_other_gene(part, tmp_path):
-    audit, sequences = prepare(part, tmp_path, "--overlap", "trim", "--boundary", "trim")
-    for gene in sample(part).itertuples():
+def test_trim_stops_at_the_nearest_other_gene(truth, tmp_path):
+    audit, sequences = prepare(truth, tmp_path, "--overlap", "trim", "--boundary", "trim")
+    for gene in sample(truth).itertuples():
         row = audit[gene.name]
         start, end = expected_window(gene)
-        length = len(part.sequences[gene.chrom])
+        length = len(truth.sequences[gene.chrom])
         outside = [not 0 <= place < length for place in range(start, end)]
-        if gene.chrom in part.circular:
+        if gene.chrom in truth.circular:
             outside = [False] * len(outside)
         if outside[-1] if gene.strand == "+" else outside[0]:
             assert (row["status"], row["reason"]) == ("dropped", "boundary")
             continue
-        hidden = covered(part, gene, start, end)
+        hidden = covered(truth, gene, start, end)
         blocked = [h or o for h, o in zip(hidden, outside, strict=True)]
         if gene.strand == "-":
             blocked.reverse()
@@ -221,17 +202,17 @@ def test_trim_stops_at_the_nearest_other_gene(part, tmp_path):
             continue
         assert row["status"] == ("kept" if upstream == UPSTREAM else "trimmed")
         assert int(row["length"]) == upstream + DOWNSTREAM
-        whole = expected_sequence(part, gene.chrom, start, end, gene.strand)
+        whole = expected_sequence(truth, gene.chrom, start, end, gene.strand)
         assert sequences[gene.name] == whole[UPSTREAM - upstream :]
 
 
-def test_anchors_of_coding_sequences(part, tmp_path):
+def test_anchors_of_coding_sequences(truth, tmp_path):
     """Longest coding sequence of each gene, found by grouping rows and nothing else."""
-    audit, _ = prepare(part, tmp_path, "--anchor", "cds")
-    rows = part.rows
+    audit, _ = prepare(truth, tmp_path, "--anchor", "cds")
+    rows = truth.rows
     gtf = rows["attributes"].str.contains('gene_id "', regex=False).any()
     coding = rows[rows["kind"] == "CDS"].drop_duplicates()
-    genes = part.genes.set_index("name")
+    genes = truth.genes.set_index("name")
     if gtf:
         owner = coding["attributes"].str.extract(r'gene_id "([^"]+)"')[0]
         group = coding["attributes"].str.extract(r'transcript_id "([^"]+)"')[0]

@@ -131,11 +131,13 @@ def _matches(bases_BL4: Tensor, filters_F4K: Tensor) -> Iterator[Tensor]:
     filters_KF = _flat(filters_F4K)
     for windows_NK, count in _windows(bases_BL4, filters_F4K.shape[-1]):
         with torch.autocast(bases_BL4.device.type, enabled=False):
-            yield (windows_NK.to(filters_KF.dtype) @ filters_KF).unflatten(0, (count, -1))
+            matches_NF = windows_NK.to(filters_KF.dtype) @ filters_KF
+        yield matches_NF.unflatten(0, (count, -1))
 
 
 def _matches_of_words(codes_BL: Tensor, filters_F4K: Tensor) -> Iterator[Tensor]:
-    """The same of codes: sums of what words of three letters add, which stand in a table."""
+    """The same from codes, on a CPU: a match is the sum of what each word of three letters in it adds, which is
+    looked up in a table."""
     kernel = filters_F4K.shape[-1]
     words = -(-kernel // 3)
     beyond = 3 * words - kernel
